@@ -1,0 +1,1 @@
+"""Storage of keys and values behind one protocol."""

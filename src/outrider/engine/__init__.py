@@ -1,0 +1,1 @@
+"""Many requests through the loop: submission, scheduling, streaming."""

@@ -1,0 +1,68 @@
+"""Every error a user can meet.
+
+OutriderError
+├── UsageError            the request itself is wrong (exit code 2)
+│   ├── UnknownNameError  no such drafter, rule, family, suite …; names the near ones
+│   ├── OptionError       an option is outside its range, or two of them contradict
+│   ├── PromptError       empty prompt, or longer than the context
+│   └── CapabilityError   these parts cannot work together (rule, drafter, model)
+├── LoadError             weights, config or tokenizer cannot be read (exit code 1)
+│   ├── UnsupportedModelError  an architecture or format that outrider does not run
+│   └── VocabularyError   draft and target do not speak the same tokens
+└── NumericsError         the model produced NaN or infinite logits (exit code 1)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class OutriderError(Exception):
+    """Base of all errors of this package; the message says what is wrong and what to do."""
+
+    exit_code = 1
+
+
+class UsageError(OutriderError):
+    """The request is wrong; nothing was run."""
+
+    exit_code = 2
+
+
+class UnknownNameError(UsageError):
+    """A name that stands in no table."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
+        super().__init__(f"unknown {kind} {name!r}; {hint}")
+
+
+class OptionError(UsageError):
+    """An option outside its range, or two that contradict each other."""
+
+
+class PromptError(UsageError):
+    """A prompt that cannot be run."""
+
+
+class CapabilityError(UsageError):
+    """Parts that cannot work together."""
+
+
+class LoadError(OutriderError):
+    """Weights, config or tokenizer cannot be read."""
+
+
+class UnsupportedModelError(LoadError):
+    """An architecture or file format that outrider does not run."""
+
+
+class VocabularyError(LoadError):
+    """Draft and target do not speak the same tokens."""
+
+
+class NumericsError(OutriderError):
+    """The model produced logits that are not numbers."""

@@ -1,0 +1,1 @@
+"""The algorithm: draft, verify, accept, commit. Start with `step.py`."""

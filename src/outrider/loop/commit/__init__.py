@@ -1,0 +1,1 @@
+"""The accepted path into the cache, stops cut inside the run, counters."""

@@ -1,0 +1,63 @@
+"""What a drafter is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from outrider.models.base import LoadedModel, Target
+from outrider.sampling.draws import Draws
+from outrider.sampling.params import SamplingParams
+from outrider.types import DraftTree
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One sequence's request for a draft.
+
+    `state` is what `Drafter.open` returned for it, `tokens` its committed tokens (to be read, not kept or
+    changed), `budget` the most nodes wanted (at least 1; the context limit is already taken into account),
+    `branch` whether siblings are allowed, `params` and `draws` how a drafter with a law draws its guesses.
+    """
+
+    state: Any
+    tokens: Sequence[int]
+    budget: int
+    branch: bool
+    params: SamplingParams
+    draws: Draws
+
+
+class Drafter(Protocol):
+    """Guesses continuations of many sequences at once.
+
+    Life of a sequence: `open` with its prompt, then `propose` and `extend` in turn, then `close`.
+    """
+
+    name: str
+    has_law: bool
+    """True when its nodes carry the law they were drawn from."""
+    takes_model: ClassVar[bool]
+    """True when the text after the colon of `name:…` names a model to draft with."""
+
+    @classmethod
+    def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
+        """Make a drafter for this target; unknown options are an OptionError."""
+        ...
+
+    def open(self, prompt: Sequence[int]) -> Any:
+        """Return the state of a new sequence whose committed text is `prompt`."""
+        ...
+
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+        """Return one tree for each ask, each with at most its budget of nodes (none is an answer)."""
+        ...
+
+    def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:
+        """Learn what a step committed: `tokens`, of which the first `kept` came from the last draft."""
+        ...
+
+    def close(self, state: Any) -> None:
+        """Free what `open` took."""
+        ...

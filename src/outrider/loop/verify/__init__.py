@@ -1,0 +1,1 @@
+"""Trees of all sequences into one batch, one pass of the target, laws out."""

@@ -1,0 +1,1 @@
+"""Adapters to real weights. Only this room knows checkpoint formats and other model libraries."""

@@ -1,0 +1,86 @@
+"""What the loop asks of a model: one ragged pass in, logits out. Adapters to real weights implement it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from outrider.cache.base import Cache
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The rows of one pass, of all sequences, without padding.
+
+    The rows of a sequence stand together, and sequences in the order of their caches. `tokens [R]`,
+    `positions [R]` (absolute), `sequences [R]` (index of the cache), `parents [R]`: the row this one
+    continues, or −1 where it continues the last cached token of its sequence. A row attends to what its
+    sequence's cache holds, to its ancestors and to itself. `wanted [W]`: the rows whose logits are asked for.
+    """
+
+    tokens: tuple[int, ...]
+    positions: tuple[int, ...]
+    sequences: tuple[int, ...]
+    parents: tuple[int, ...]
+    wanted: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+class Target(Protocol):
+    """A model that scores a batch in one pass.
+
+    `forward` appends the batch's rows to the caches as pending; the caller then calls `Cache.keep` on each.
+    """
+
+    vocab_size: int
+    context_limit: int
+    can_branch: bool
+    """True when a pass may hold trees with siblings; chains always work."""
+
+    def new_cache(self) -> Cache:
+        """Return an empty cache for one sequence."""
+        ...
+
+    def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
+        """Run one pass; return float32 logits [W, V], in the order of `batch.wanted`."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """Text to tokens and back."""
+
+    eos_ids: frozenset[int]
+    """Tokens that end a turn."""
+    has_chat_template: bool
+
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
+        """Return the tokens of a text; `special` adds what the model expects around it (BOS)."""
+        ...
+
+    def decode(self, tokens: Sequence[int], *, skip_special: bool = True) -> str:
+        """Return the text of tokens; incomplete UTF-8 becomes U+FFFD."""
+        ...
+
+    def chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        """Put messages through the chat template, ready for the assistant's turn."""
+        ...
+
+    def vocabulary(self) -> dict[str, int]:
+        """Return every token's text with its id, added tokens included."""
+        ...
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A target with its tokenizer and what to say about them."""
+
+    name: str
+    target: Target
+    tokenizer: Tokenizer
+    details: dict[str, Any] = field(default_factory=dict)
+    """architecture, parameters, weights (precision), kernel, source, load_seconds, notices."""

@@ -1,0 +1,1 @@
+"""From a checkpoint's own config to a `DecoderConfig`, one small file for each family."""

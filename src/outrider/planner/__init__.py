@@ -1,0 +1,1 @@
+"""Measured cost: what a pass costs on this machine."""

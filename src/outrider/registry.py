@@ -1,0 +1,81 @@
+"""Lazy tables: a name to the place that implements it. One variant, one file, one line here.
+
+Other packages add to a table through the entry-point group `outrider.<table>`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from outrider.errors import UnknownNameError
+
+
+class Table(Mapping[str, str]):
+    """Names of one kind of thing, each with the `module:attribute` that is imported when it is asked for."""
+
+    def __init__(self, kind: str, group: str, entries: dict[str, str]) -> None:
+        self.kind, self._group, self._own = kind, group, entries
+
+    def _entries(self) -> dict[str, str]:
+        found = {point.name: point.value for point in entry_points(group=f"outrider.{self._group}")}
+        return {**found, **self._own}
+
+    def __getitem__(self, name: str) -> str:
+        entries = self._entries()
+        if name not in entries:
+            raise UnknownNameError(self.kind, name, entries)
+        return entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries())
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def load(self, name: str) -> Any:
+        """Import and return what `name` stands for; UnknownNameError names the near ones."""
+        module, _, attribute = self[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+
+DRAFTERS = Table(
+    "drafter",
+    "drafters",
+    {
+        "none": "outrider.loop.draft.none:NoDrafter",
+        "suffix": "outrider.loop.draft.suffix:SuffixDrafter",
+        "lm": "outrider.loop.draft.lm:ModelDrafter",
+    },
+)
+
+RULES = Table(
+    "rule",
+    "rules",
+    {
+        "greedy": "outrider.loop.accept.greedy:Greedy",
+        "coupled": "outrider.loop.accept.coupled:Coupled",
+        "rejection": "outrider.loop.accept.rejection:Rejection",
+    },
+)
+
+FAMILIES = Table(
+    "model family",
+    "families",
+    {
+        "llama": "outrider.models.families.llama:LLAMA",
+        "mistral": "outrider.models.families.mistral:MISTRAL",
+        "qwen2": "outrider.models.families.qwen2:QWEN2",
+        "qwen3": "outrider.models.families.qwen3:QWEN3",
+    },
+)
+
+SUITES = Table(
+    "suite",
+    "suites",
+    {
+        "own": "outrider.bench.suites:OWN",
+    },
+)

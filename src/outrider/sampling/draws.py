@@ -1,0 +1,26 @@
+"""Where the random decisions of a step come from, as an argument."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from outrider.types import Law, Number
+
+
+class Draws(Protocol):
+    """The random decisions of one step of one sequence.
+
+    Every decision is a pure function of the request's seed and of what is being decided, so it may be asked
+    for in any order, and asking twice gives the same answer. The proofs replace it by one that follows every
+    branch with its exact probability.
+    """
+
+    def accepts(self, probability: Number, node: int) -> bool:
+        """Decide whether draft node `node` passes, with the given probability (u < probability, u in [0, 1))."""
+        ...
+
+    def token(self, law: Law, depth: int) -> int:
+        """Draw a token from `law [V]` (not necessarily normalised) for the position `depth` after the
+        committed text; depth 0 is the position right after the last committed token.
+        """
+        ...

@@ -1,0 +1,117 @@
+"""The nouns that travel through the loop: frozen, small, without behaviour of their own.
+
+Letters used in every shape: B sequences, N draft nodes of one sequence, R rows of a pass, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Protocol
+
+from torch import Tensor
+
+Law = Tensor | Sequence[Fraction] | Sequence[float]
+"""A probability law over the vocabulary, [V]: a float tensor when serving, rationals in the proofs."""
+
+Number = float | Fraction
+
+
+class Guarantee(StrEnum):
+    """What a rule promises about the emitted text."""
+
+    SAME_TOKENS = "same_tokens"
+    """The very tokens that plain decoding emits with the same seed."""
+    SAME_LAW = "same_law"
+    """Tokens with the same joint distribution as plain decoding."""
+    LOSSY = "lossy"
+    """No promise; refused unless asked for by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTree:
+    """Guessed continuations of one sequence.
+
+    `tokens [N]` are the guesses and `parents [N]` the node each one continues, −1 for a child of the last
+    committed token. Parents stand before their children, and siblings stand in the order they were drawn.
+    `laws [N]` holds for each node the law `q [V]` it was really drawn from; None marks a deterministic guess.
+    """
+
+    tokens: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    laws: tuple[Law, ...] | None = None
+
+    def __post_init__(self) -> None:
+        assert len(self.tokens) == len(self.parents)
+        assert all(-1 <= parent < node for node, parent in enumerate(self.parents))
+        assert self.laws is None or len(self.laws) == len(self.tokens)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @classmethod
+    def chain(cls, tokens: Sequence[int], laws: Sequence[Law] | None = None) -> DraftTree:
+        """Return the tree in which every token continues the one before it."""
+        return cls(tuple(tokens), tuple(range(-1, len(tokens) - 1)), None if laws is None else tuple(laws))
+
+    @property
+    def is_chain(self) -> bool:
+        """True when every node continues the node before it (also for the empty tree)."""
+        return all(parent == node - 1 for node, parent in enumerate(self.parents))
+
+    def children(self, node: int) -> list[int]:
+        """Return the children of `node` (−1: of the last committed token), in the order they were drawn."""
+        return [child for child, parent in enumerate(self.parents) if parent == node]
+
+    def depths(self) -> list[int]:
+        """Return the depth of each node, [N]; a child of the last committed token has depth 1."""
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 if parent < 0 else depths[parent] + 1)
+        return depths
+
+
+class Laws(Protocol):
+    """The target's laws for one tree, `p [N+1, V]`, computed only where they are asked for.
+
+    Row 0 is the law after the committed text; row i+1 is the law after node i.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int, /) -> Law: ...
+
+    def mode(self, row: int) -> int:
+        """Return the most likely token of a row, the lowest id among equals."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A draft tree with the target's laws at each of its nodes."""
+
+    tree: DraftTree
+    laws: Laws
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule keeps: a path of nodes from the root down (maybe empty) and one more token."""
+
+    path: tuple[int, ...]
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What one step added to one sequence, after stops and lengths cut it.
+
+    `tokens` were emitted; the first `kept` of them were drafted, the rest (0 or 1) drawn from the target.
+    `finish_reason` is "stop" or "length" when the sequence ended in this step.
+    """
+
+    tokens: tuple[int, ...]
+    kept: int
+    finish_reason: str | None = None
