@@ -29,6 +29,17 @@ class Ask:
     draws: Draws
 
 
+class DrafterClass(Protocol):
+    """What stands in the table of drafters."""
+
+    takes_model: ClassVar[bool]
+    """True when the text after the colon of `name:…` names a model to draft with."""
+
+    def build(self, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
+        """Make a drafter for this target; unknown options are an OptionError."""
+        ...
+
+
 class Drafter(Protocol):
     """Guesses continuations of many sequences at once.
 
@@ -38,14 +49,6 @@ class Drafter(Protocol):
     name: str
     has_law: bool
     """True when its nodes carry the law they were drawn from."""
-    takes_model: ClassVar[bool]
-    """True when the text after the colon of `name:…` names a model to draft with."""
-
-    @classmethod
-    def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
-        """Make a drafter for this target; unknown options are an OptionError."""
-        ...
-
     def open(self, prompt: Sequence[int]) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`."""
         ...

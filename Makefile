@@ -1,0 +1,48 @@
+# One word per chore. A fresh machine needs Python >= 3.11 and make; everything else goes into .venv.
+PYTHON ?= python3
+# The CPU build of torch; set TORCH=torch where a CUDA build is wanted.
+TORCH ?= torch==2.13.0
+BIN := .venv/bin
+
+.PHONY: demo test check fix bench clean
+
+demo: .venv/demo-installed  ## the main job on the embedded model
+	$(BIN)/outrider demo
+
+test: .venv/dev-installed  ## all tests
+	$(BIN)/python -m pytest -q
+
+check: .venv/dev-installed  ## style, types, who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+fix: .venv/dev-installed  ## mend what can be mended by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/dev-installed  ## our own prompts, and the latency curve; results in out/
+	mkdir -p out
+	$(BIN)/outrider bench demo --suite own --drafters none,suffix --out out/bench.json
+	$(BIN)/outrider bench curve demo --out out/curve.json
+
+clean:
+	rm -rf .venv out build dist
+
+.venv/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "outrider needs Python 3.11 or later: make PYTHON=python3.12 …"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/torch-installed: | .venv/bin/pip
+	$(BIN)/pip install "$(TORCH)"
+	touch $@
+
+.venv/demo-installed: pyproject.toml .venv/torch-installed
+	$(BIN)/pip install -e ".[demo]"
+	touch $@
+
+.venv/dev-installed: pyproject.toml .venv/torch-installed
+	$(BIN)/pip install -e ".[dev]"
+	touch $@ .venv/demo-installed

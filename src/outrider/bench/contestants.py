@@ -1,0 +1,61 @@
+"""What runs in a benchmark: drafters of one loaded target, and other engines as peers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from outrider.engine.result import Result
+from outrider.errors import OptionError, UnknownNameError
+from outrider.sampling.params import SamplingParams
+
+if TYPE_CHECKING:
+    from outrider.llm import LLM
+
+BASELINE = "none"
+PEERS = ("transformers",)
+
+
+class Contestant(Protocol):
+    """Something that answers a prompt and says how long it took."""
+
+    name: str
+
+    def generate(self, prompt: list[int], params: SamplingParams) -> Result:
+        """Return the result for one prompt of token ids."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterContestant:
+    """The target with one drafter."""
+
+    name: str
+    llm: LLM
+
+    def generate(self, prompt: list[int], params: SamplingParams) -> Result:
+        """Return the result for one prompt of token ids."""
+        result = self.llm.generate(prompt, params)
+        assert isinstance(result, Result)
+        return result
+
+
+def contestants(
+    model: str, llm: LLM, drafters: Sequence[str], peers: Sequence[str], params: SamplingParams
+) -> list[Contestant]:
+    """Return plain decoding first, then each drafter and each peer once.
+
+    `model` is the name that `llm` was loaded by; peers load it again. UnknownNameError for a peer that is not known, OptionError where it cannot run these parameters.
+    """
+    names = list(dict.fromkeys([BASELINE, *drafters]))
+    runners: list[Contestant] = [DrafterContestant(name, llm.using(drafter=name)) for name in names]
+    for peer in peers:
+        if peer not in PEERS:
+            raise UnknownNameError("peer", peer, PEERS)
+        if not params.greedy:
+            raise OptionError(f"--peer {peer} runs at --temperature 0 only: its random draws are its own")
+        from outrider.bench.peers import TransformersPeer
+
+        runners.append(TransformersPeer.build(model, llm.model))
+    return runners

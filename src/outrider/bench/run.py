@@ -1,0 +1,109 @@
+"""Runs contestants on a suite, prompt by prompt, each compared with plain decoding of the same prompt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from outrider.bench.contestants import BASELINE, Contestant
+from outrider.bench.suites import Prompt, Suite
+from outrider.engine.result import Result
+from outrider.errors import OptionError
+from outrider.sampling.params import SamplingParams
+
+if TYPE_CHECKING:
+    from outrider.llm import LLM
+
+WARM_UP_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One contestant on one turn of one prompt, beside plain decoding of the same turn.
+
+    `seconds` is wall time around the whole request.
+    """
+
+    contestant: str
+    prompt: Prompt
+    turn: int
+    result: Result
+    plain: Result
+    seconds: float
+
+    @property
+    def identical_to_plain(self) -> bool:
+        """True when every token is the one that plain decoding emitted."""
+        return self.result.token_ids == self.plain.token_ids
+
+    @property
+    def speedup(self) -> float | None:
+        """Decode speed over plain decoding's; None where either ended with its first tokens."""
+        own, plain = (result.timing.decode_tokens_per_second for result in (self.result, self.plain))
+        return own / plain if own and plain else None
+
+
+def run_suite(
+    llm: LLM,
+    contestants: Sequence[Contestant],
+    suite: Suite,
+    params: SamplingParams,
+    *,
+    chat: bool | None = None,
+    turns: bool = False,
+    notes: Console | None = None,
+) -> list[Measurement]:
+    """Measure every contestant on every prompt; the first one must be plain decoding.
+
+    All contestants answer a prompt before the next one comes, in an order that turns by one each time, so
+    that drift of the machine hits all alike. `chat` None means: if the model has a chat template. With
+    `turns`, later turns are asked too, after plain decoding's own answers. Progress goes to `notes`.
+    """
+    assert contestants[0].name == BASELINE
+    templated = llm.model.tokenizer.has_chat_template if chat is None else chat
+    if turns and not templated:
+        raise OptionError("--turns needs a chat template to put the turns together; drop it or --no-chat")
+    first = llm.encode(suite.prompts[0].turns[0], chat=templated)
+    for contestant in contestants:
+        contestant.generate(first, replace(params, max_tokens=WARM_UP_TOKENS))
+    measurements: list[Measurement] = []
+    total = sum(len(p.turns) if turns else 1 for p in suite.prompts) * len(contestants)
+    with _progress(notes) as bar:
+        task = bar.add_task("", total=total)
+        asked = 0
+        for prompt in suite.prompts:
+            messages: list[dict[str, Any]] = []
+            for turn, text in enumerate(prompt.turns if turns else prompt.turns[:1]):
+                messages.append({"role": "user", "content": text})
+                ids = llm.encode(messages if templated else text, chat=templated)
+                answers: dict[str, tuple[Result, float]] = {}
+                for contestant in _turned(contestants, asked):
+                    bar.update(task, description=f"{prompt.category} · {contestant.name}")
+                    started = time.perf_counter()
+                    result = contestant.generate(ids, params)
+                    answers[contestant.name] = result, time.perf_counter() - started
+                    bar.advance(task)
+                asked += 1
+                plain = answers[BASELINE][0]
+                messages.append({"role": "assistant", "content": plain.text})
+                for contestant in contestants:
+                    result, seconds = answers[contestant.name]
+                    measurements.append(Measurement(contestant.name, prompt, turn, result, plain, seconds))
+    return measurements
+
+
+def _turned(contestants: Sequence[Contestant], by: int) -> Iterator[Contestant]:
+    turn = by % len(contestants)
+    yield from contestants[turn:]
+    yield from contestants[:turn]
+
+
+def _progress(notes: Console | None) -> Progress:
+    visible = notes is not None and notes.is_terminal
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    return Progress(*columns, console=notes, transient=True, disable=not visible)

@@ -1,0 +1,59 @@
+"""Result documents as tables for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from outrider.bench.result import OVERALL
+
+
+def results_table(document: dict[str, Any]) -> Table:
+    """Return the table of a bench document, task by task."""
+    table = Table(title=None, header_style="bold")
+    table.add_column("task")
+    table.add_column("drafter")
+    for heading in ("tokens/s", "end to end", "first token", "τ", "accepted", "identical", "speedup (95 %)"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    rows = document["results"]
+    categories = list(dict.fromkeys(row["category"] for row in rows))
+    for category in sorted(categories, key=lambda name: name == OVERALL):
+        for row in (row for row in rows if row["category"] == category):
+            speedup = row["speedup"]
+            table.add_row(
+                category,
+                row["drafter"],
+                _number(row["decode_tokens_per_second"], ".1f"),
+                _number(row["end_to_end_tokens_per_second"], ".1f"),
+                _number(row["time_to_first_token"], ".2f", " s"),
+                _number(row["mean_accepted_length"], ".2f"),
+                _number(row["acceptance_rate"], ".0%"),
+                _number(row["identical_to_plain"], ".0%"),
+                "–" if speedup is None else "{median:.2f}× ({low:.2f}–{high:.2f})".format(**speedup),
+                style="bold" if category == OVERALL else None,
+            )
+        table.add_section()
+    return table
+
+
+def curve_table(document: dict[str, Any]) -> Table:
+    """Return the table of a latency curve: counts of rows down, contexts across."""
+    points = {(point["context"], point["rows"]): point for point in document["curves"]}
+    contexts = sorted({context for context, _ in points})
+    table = Table(header_style="bold")
+    table.add_column("rows", justify="right")
+    for context in contexts:
+        table.add_column(f"ms at {context}", justify="right")
+        table.add_column("ratio", justify="right")
+    for rows in sorted({rows for _, rows in points}):
+        cells = [points[context, rows] for context in contexts]
+        table.add_row(
+            str(rows),
+            *(text for p in cells for text in (f"{p['milliseconds']:.2f}", f"{p['ratio']:.2f}")),
+        )
+    return table
+
+
+def _number(value: float | None, form: str, unit: str = "") -> str:
+    return "–" if value is None else f"{value:{form}}{unit}"

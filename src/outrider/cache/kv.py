@@ -1,0 +1,96 @@
+"""Keys and values of the lean decoder: one growing buffer a sequence, slot = position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+KEY_BLOCK = 512
+"""Slots come in whole blocks of this many; attention reads whole blocks and masks what lies past a row."""
+
+
+class KvCache:
+    """Implements `cache.base.Cache`. Buffer `[L, 2, Hkv, S, D]` float32; grows by doubling.
+
+    Pending rows of a chain lie in their final slots. Pending rows of a tree lie in a side buffer
+    `[L, 2, Hkv, n, D]` and are laid out path by path while attention runs; `keep` lays out the kept one.
+    """
+
+    can_rewind = True
+
+    def __init__(self, layers: int, kv_heads: int, head_dim: int, device: torch.device) -> None:
+        self._shape = (layers, 2, kv_heads, head_dim)
+        self._device = device
+        self._buffer = torch.zeros(layers, 2, kv_heads, 0, head_dim, device=device)
+        self._side: Tensor | None = None
+        self._length = 0
+        self._pending = 0
+
+    @property
+    def length(self) -> int:
+        """Number of committed tokens."""
+        return self._length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both buffers."""
+        return self._buffer.nbytes + (self._side.nbytes if self._side is not None else 0)
+
+    @torch.inference_mode()
+    def keep(self, rows: Sequence[int]) -> None:
+        """Commit these pending rows, a path from the root down; drop the others."""
+        assert all(0 <= row < self._pending for row in rows), "only pending rows can be kept"
+        kept = len(rows)
+        if self._side is not None:
+            path = torch.tensor(rows, dtype=torch.long, device=self._device)
+            self._buffer[:, :, :, self._length : self._length + kept] = self._side.index_select(3, path)
+            self._side = None
+        else:
+            assert list(rows) == list(range(kept)), "a chain keeps its first rows"
+        self._length += kept
+        self._pending = 0
+
+    def truncate(self, length: int) -> None:
+        """Forget everything after the first `length` tokens."""
+        assert 0 <= length <= self._length
+        self._length, self._pending, self._side = length, 0, None
+
+    @torch.inference_mode()
+    def reserve(self, rows: int, *, branching: bool) -> None:
+        """Make room for `rows` pending rows; whatever was pending is dropped."""
+        layers, _, kv_heads, dim = self._shape
+        needed = -(-(self._length + rows) // KEY_BLOCK) * KEY_BLOCK
+        capacity = self._buffer.shape[3]
+        if needed > capacity:
+            grown = torch.zeros(
+                layers, 2, kv_heads, max(needed, 2 * capacity), dim, device=self._device
+            )  # zeros, not empty: masked slots are multiplied by 0, and 0 · NaN is NaN
+            grown[:, :, :, : self._length] = self._buffer[:, :, :, : self._length]
+            self._buffer = grown
+        self._pending = rows
+        self._side = torch.empty(layers, 2, kv_heads, rows, dim, device=self._device) if branching else None
+
+    def store(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Write the pending chain's keys and values, `[n, Hkv, D]` each, into their slots."""
+        slots = self._buffer[layer, :, :, self._length : self._length + len(k)]
+        slots[0] = k.transpose(0, 1)
+        slots[1] = v.transpose(0, 1)
+
+    def store_branches(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Write the pending tree's keys and values, `[n, Hkv, D]` each, into the side buffer."""
+        assert self._side is not None
+        self._side[layer, 0] = k.transpose(0, 1)
+        self._side[layer, 1] = v.transpose(0, 1)
+
+    def lay_out(self, layer: int, path: Tensor) -> None:
+        """Put the pending rows `path [P]` into the slots after the committed ones, for this layer."""
+        assert self._side is not None
+        end = self._length + len(path)
+        self._buffer[layer, :, :, self._length : end] = self._side[layer].index_select(2, path)
+
+    def view(self, layer: int, slots: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values of the first `slots` slots, `[Hkv, S, D]` each."""
+        held = self._buffer[layer, :, :, :slots]
+        return held[0], held[1]

@@ -1,0 +1,168 @@
+"""`outrider bench`: drafters side by side on a suite of prompts, and the latency curve of the target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from outrider.cli import options
+from outrider.errors import OptionError
+
+
+class DefaultCommand(TyperGroup):
+    """A group that takes what is not one of its commands as the arguments of `run`."""
+
+    default = "run"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the default command's name in front where no command is named."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [self.default, *args]
+        return list(super().parse_args(ctx, args))
+
+
+app = typer.Typer(cls=DefaultCommand, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+
+@app.callback()
+def bench() -> None:
+    """Measure drafters on prompts (`run`, also without the word) or the cost of a pass (`curve`)."""
+
+
+@app.command()
+def run(
+    model: options.Model,
+    suite: Annotated[
+        str,
+        typer.Option("--suite", metavar="NAME|FILE", help="own, or prompts in a .jsonl or .txt file."),
+    ] = "own",
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N prompts of each task.")
+    ] = None,
+    drafters: Annotated[
+        str,
+        typer.Option("--drafters", metavar="A,B,…", help=f"{options.DRAFTER_HELP} none is always run."),
+    ] = "none,suffix",
+    peer: Annotated[
+        list[str] | None,
+        typer.Option("--peer", metavar="NAME", help="Run another engine on the same prompts: transformers."),
+    ] = None,
+    rule: options.Rule = "auto",
+    budget: options.Budget = None,
+    max_tokens: options.MaxTokens = 128,
+    ignore_eos: options.IgnoreEos = False,
+    temperature: options.Temperature = 0.0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="S", help="Seed of the sampled text, the same for all drafters.")
+    ] = 0,
+    chat: Annotated[
+        bool | None,
+        typer.Option("--chat/--no-chat", help="Chat template or bare prompts (default: if there is one)."),
+    ] = None,
+    turns: Annotated[
+        bool, typer.Option("--turns", help="Run all turns of a prompt; answers are plain decoding's.")
+    ] = False,
+    weights: options.Weights = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    out: options.Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """Run every drafter on every prompt and compare each with plain decoding."""
+    from outrider.sampling.params import SamplingParams
+
+    names = [name.strip() for name in drafters.split(",") if name.strip()]
+    options.check_names(names, rule)
+    peers = list(dict.fromkeys(peer or ()))
+    params = SamplingParams(
+        temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos
+    )
+    _check_out(out)
+
+    import outrider
+    from outrider.bench.contestants import contestants
+    from outrider.bench.provenance import provenance
+    from outrider.bench.result import bench_document
+    from outrider.bench.run import run_suite
+    from outrider.bench.suites import open_suite
+    from outrider.bench.table import results_table
+    from outrider.cli import terminal
+
+    prompts = open_suite(suite).limited(limit)
+    notes = terminal.console(stderr=True)
+    with notes.status(f"loading {model}"):
+        llm = outrider.load(
+            model, rule=rule, weights=weights, device=device, budget=budget, threads=threads
+        )
+        runners = contestants(model, llm, names, peers, params)
+    measurements = run_suite(llm, runners, prompts, params, chat=chat, turns=turns, notes=notes)
+    document = bench_document(measurements, prompts, params, provenance(llm.model))
+    _finish(document, out, as_json, lambda: [results_table(document)])
+
+
+@app.command()
+def curve(
+    model: options.Model,
+    context: Annotated[
+        list[int] | None,
+        typer.Option("--context", min=1, metavar="N", help="Cached tokens (may be given several times)."),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, metavar="N", help="Passes per count of rows; the median counts.")
+    ] = 9,
+    weights: options.Weights = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    out: options.Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """Time one pass over 1 to 32 rows."""
+    _check_out(out)
+
+    import torch
+
+    from outrider.bench.curve import measure_target
+    from outrider.bench.provenance import provenance
+    from outrider.bench.result import curve_document
+    from outrider.bench.table import curve_table
+    from outrider.cli import terminal
+    from outrider.models.load import load_model
+    from outrider.planner.cost import CONTEXTS
+
+    contexts = tuple(context or CONTEXTS)
+    notes = terminal.console(stderr=True)
+    with notes.status(f"loading {model}"):
+        if threads is not None:
+            torch.set_num_threads(threads)
+        loaded = load_model(model, weights=weights, device=device)
+    with notes.status("timing passes"):
+        points = measure_target(loaded.target, contexts=contexts, repeats=repeats)
+    left_out = [wanted for wanted in contexts if wanted not in {point.context for point in points}]
+    for wanted in left_out:
+        limit = loaded.target.context_limit
+        notes.print(f"context {wanted} is left out: the model's own limit is {limit} tokens")
+    document = curve_document(points, left_out, provenance(loaded))
+    _finish(document, out, as_json, lambda: [curve_table(document)])
+
+
+def _check_out(out: Path | None) -> None:
+    """Refuse a result file that cannot be written before anything is measured for it."""
+    if out is not None and not out.parent.is_dir():
+        raise OptionError(f"--out: there is no directory {str(out.parent)!r}; create it first")
+
+
+def _finish(document: dict[str, Any], out: Path | None, as_json: bool, tables: Any) -> None:
+    from outrider.bench.result import write_document
+    from outrider.cli import terminal
+    from outrider.cli.documents import one_line
+
+    if out is not None:
+        write_document(document, out)
+    if as_json:
+        print(one_line(document), flush=True)
+    else:
+        for table in tables():
+            terminal.console().print(table)

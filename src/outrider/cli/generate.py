@@ -1,0 +1,112 @@
+"""`outrider generate`: one prompt, its text as it comes, and what speculation did for it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outrider.cli import options
+from outrider.errors import OptionError, PromptError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def generate(
+    model: options.Model,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", metavar="TEXT", help="The prompt; - reads it from stdin.")
+    ] = None,
+    prompt_file: Annotated[
+        Path | None, typer.Option("--prompt-file", metavar="FILE", help="Read the prompt from a file.")
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Put the prompt through the model's chat template.")
+    ] = False,
+    drafter: options.Drafter = "suffix",
+    rule: options.Rule = "auto",
+    budget: options.Budget = None,
+    temperature: options.Temperature = 0.0,
+    top_k: options.TopK = 0,
+    top_p: options.TopP = 1.0,
+    min_p: options.MinP = 0.0,
+    seed: options.Seed = None,
+    max_tokens: options.MaxTokens = 128,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option("--stop", metavar="TEXT", help="End before this text (may be given several times)."),
+    ] = None,
+    stop_token_id: Annotated[
+        list[int] | None,
+        typer.Option("--stop-token-id", metavar="ID", help="End at this token (may be given several times)."),
+    ] = None,
+    ignore_eos: options.IgnoreEos = False,
+    weights: options.Weights = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show where each token came from, in colour or with marks.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Generate text for one prompt."""
+    from outrider.sampling.params import SamplingParams
+
+    params = SamplingParams(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        seed=seed,
+        max_tokens=max_tokens,
+        stop=tuple(stop or ()),
+        stop_token_ids=tuple(stop_token_id or ()),
+        ignore_eos=ignore_eos,
+    )
+    options.check_names([drafter], rule)
+    text = read_prompt(prompt, prompt_file)
+
+    import outrider
+    from outrider.cli import terminal
+    from outrider.cli.documents import one_line
+    from outrider.cli.stream import run_stream
+
+    human = terminal.console(stderr=as_json)
+    notes = terminal.console(stderr=True)
+    with notes.status(f"loading {model}"):
+        llm = outrider.load(
+            model,
+            drafter=drafter,
+            rule=rule,
+            weights=weights,
+            device=device,
+            budget=budget,
+            threads=threads,
+        )
+    document = run_stream(
+        llm, text, params, chat=chat, out=None if as_json and not show else human, notes=notes, show=show
+    )
+    if as_json:
+        print(one_line(document), flush=True)
+    if document["finish_reason"] == "abort":
+        raise typer.Exit(130)
+
+
+def read_prompt(prompt: str | None, file: Path | None) -> str:
+    """Return the prompt from the one place that was given."""
+    if (prompt is None) == (file is None):
+        raise OptionError("give the prompt with either --prompt TEXT (- for stdin) or --prompt-file FILE")
+    if file is not None:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(f"--prompt-file: cannot read {str(file)!r} as UTF-8 text: {error}") from error
+    else:
+        assert prompt is not None
+        text = sys.stdin.read() if prompt == "-" else prompt
+    if not text:
+        raise PromptError("the prompt is empty; give some text with --prompt, --prompt-file or on stdin")
+    return text

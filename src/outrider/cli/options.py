@@ -1,0 +1,71 @@
+"""Options that several commands share, each declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outrider.registry import DRAFTERS, RULES
+
+DRAFTER_HELP = f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH)."
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="'demo', a Hugging Face directory, a .gguf file, or a hub id (org/name)."
+    ),
+]
+Drafter = Annotated[str, typer.Option("--drafter", metavar="NAME[:MODEL]", help=DRAFTER_HELP)]
+Rule = Annotated[
+    str, typer.Option("--rule", metavar="NAME", help=f"Acceptance rule: auto, {', '.join(RULES)}.")
+]
+Budget = Annotated[
+    int | None,
+    typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: the drafter's)."),
+]
+Weights = Annotated[
+    str, typer.Option("--weights", metavar="NAME", help="Precision of the weights: auto, fp32, fp16, int8.")
+]
+Device = Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", min=1, metavar="N", help="Processor threads (default: what torch takes)."),
+]
+MaxTokens = Annotated[
+    int, typer.Option("--max-tokens", min=1, metavar="N", help="Most tokens to generate per prompt.")
+]
+Temperature = Annotated[
+    float, typer.Option("--temperature", metavar="T", help="0 takes the most likely token every time.")
+]
+TopK = Annotated[int, typer.Option("--top-k", metavar="K", help="Keep the K most likely tokens; 0 keeps all.")]
+TopP = Annotated[
+    float,
+    typer.Option("--top-p", metavar="P", help="Keep the most likely tokens that together reach mass P."),
+]
+MinP = Annotated[
+    float,
+    typer.Option("--min-p", metavar="P", help="Drop tokens less likely than P times the most likely one."),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="S", help="The same seed gives the same text (default: random)."),
+]
+IgnoreEos = Annotated[
+    bool, typer.Option("--ignore-eos", help="Go on after the model's end-of-turn token, up to --max-tokens.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document as the last line of stdout, and no text.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Also write the result document to this file.")
+]
+
+
+def check_names(drafters: list[str], rule: str) -> None:
+    """Look the names up before a model is loaded for them; UnknownNameError names the near ones."""
+    for drafter in drafters:
+        DRAFTERS[drafter.partition(":")[0]]
+    if rule != "auto":
+        RULES[rule]

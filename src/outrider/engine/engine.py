@@ -1,0 +1,144 @@
+"""Requests through the loop: submitted at any time, advanced together, each streamed as it goes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+
+from outrider.engine.meter import MeteredDrafter, MeteredTarget
+from outrider.engine.request import Request
+from outrider.engine.result import Chunk
+from outrider.engine.stream import StopGuard, TextStream
+from outrider.errors import CapabilityError, OptionError, PromptError
+from outrider.loop.accept.table import resolve_rule
+from outrider.loop.commit.stops import Stops
+from outrider.loop.draft.base import Drafter
+from outrider.loop.sequence import Sequence
+from outrider.loop.step import step
+from outrider.models.base import LoadedModel
+from outrider.sampling.params import SamplingParams
+
+DEFAULT_BUDGET = 7
+MAX_RUNNING = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to show of one request."""
+
+    request: Request
+    chunk: Chunk
+
+
+class Engine:
+    """Advances up to `max_running` requests together, one target pass a step; later ones wait in order.
+
+    A request's text does not depend on what runs beside it (under a `SAME_TOKENS` rule, on a model whose rows
+    are independent). Not thread-safe: one thread drives it.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        drafter: Drafter,
+        *,
+        drafter_name: str,
+        rule: str = "auto",
+        budget: int | None = None,
+        max_running: int = MAX_RUNNING,
+    ) -> None:
+        if budget is not None and budget < 0:
+            raise OptionError(f"budget={budget} is not allowed; give a whole number >= 0 (0 drafts nothing)")
+        self._model = model
+        self._target = MeteredTarget(model.target)
+        self._drafter = MeteredDrafter(drafter)
+        self._drafter_name = drafter_name
+        self._rule = rule
+        self._budget = DEFAULT_BUDGET if budget is None else budget
+        self._max_running = max_running
+        self._waiting: list[Request] = []
+        self._running: list[Request] = []
+        self._submitted = 0
+
+    @property
+    def busy(self) -> bool:
+        """True while any request has not ended."""
+        return bool(self._waiting or self._running)
+
+    def submit(self, prompt: Many[int], params: SamplingParams) -> Request:
+        """Take a request; PromptError where the prompt is empty, too long, or not of this vocabulary."""
+        target, tokenizer = self._model.target, self._model.tokenizer
+        check_prompt(prompt, target.vocab_size, target.context_limit)
+        rule = resolve_rule(self._rule, params)
+        room = target.context_limit - len(prompt)
+        last_length = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
+        ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else tokenizer.eos_ids)
+        cache = target.new_cache()
+        if not cache.can_rewind:
+            raise CapabilityError(f"{self._model.name} keeps a state that cannot be rewound, so it cannot verify drafts")
+        sequence = Sequence(
+            tokens=list(prompt),
+            prompt_length=len(prompt),
+            params=params,
+            seed=secrets.randbits(64) if params.seed is None else params.seed,
+            rule=rule,
+            cache=cache,
+            draft_state=self._drafter.open(prompt),
+            stops=Stops(ends, params.stop, tokenizer.decode),
+            last_length=last_length,
+        )
+        request = Request(
+            self._submitted, sequence, TextStream(tokenizer.decode), StopGuard(params.stop), self._drafter_name
+        )
+        self._submitted += 1
+        self._waiting.append(request)
+        return request
+
+    def step(self) -> list[Event]:
+        """Advance every running request by one pass and return what there is to show."""
+        while self._waiting and len(self._running) < self._max_running:
+            self._running.append(self._waiting.pop(0))
+        running = list(self._running)
+        for request in running:
+            request.begin()
+        step(self._target, self._drafter, [request.sequence for request in running], self._budget)
+        target_seconds, draft_seconds = self._target.take(), self._drafter.take()
+        events = []
+        for request in running:
+            sequence = request.sequence
+            request.note(target_seconds, draft_seconds, len(sequence.tokens) > sequence.prompt_length)
+            chunk = request.chunk()
+            if chunk is not None:
+                events.append(Event(request, chunk))
+            if sequence.finish_reason is not None:
+                self._release(request)
+        return events
+
+    def abort(self, request: Request) -> Event | None:
+        """End a request where it stands and free what it held; None if it had already ended."""
+        if request.result is not None:
+            return None
+        request.sequence.finish_reason = "abort"
+        chunk = request.chunk()
+        self._release(request)
+        return Event(request, chunk) if chunk is not None else None
+
+    def _release(self, request: Request) -> None:
+        self._waiting = [other for other in self._waiting if other is not request]
+        self._running = [other for other in self._running if other is not request]
+        self._drafter.close(request.sequence.draft_state)
+
+
+def check_prompt(prompt: Many[int], vocab_size: int, context_limit: int) -> None:
+    """Raise PromptError where a prompt cannot be run: it must leave room for at least one token."""
+    if not prompt:
+        raise PromptError("the prompt is empty; give at least one token of text")
+    if len(prompt) >= context_limit:
+        raise PromptError(
+            f"the prompt has {len(prompt)} tokens, but this model's context holds {context_limit} and one must "
+            f"be left for the answer; shorten it by at least {len(prompt) - context_limit + 1} tokens"
+        )
+    bad = next((token for token in prompt if not 0 <= token < vocab_size), None)
+    if bad is not None:
+        raise PromptError(f"token id {bad} is outside this model's vocabulary (0 to {vocab_size - 1})")

@@ -1,0 +1,162 @@
+"""One request while it runs: its sequence, its text so far, its clock."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from outrider.engine.result import Chunk, Origin, Result, Speculation, Timing
+from outrider.engine.stream import StopGuard, TextStream
+from outrider.loop.sequence import Sequence, StepRecord
+from outrider.types import Guarantee
+
+
+@dataclass(slots=True)
+class Clock:
+    """When the request's passes began and ended, in seconds of `time.perf_counter`."""
+
+    begun: float | None = None
+    first: float | None = None
+    last: float = 0.0
+    target: float = 0.0
+    target_first: float = 0.0
+    draft: float = 0.0
+
+
+@dataclass(slots=True)
+class Request:
+    """A submitted request; `result` stands once it has ended."""
+
+    number: int
+    sequence: Sequence
+    text: TextStream
+    guard: StopGuard
+    drafter: str
+    clock: Clock = field(default_factory=Clock)
+    shown: int = 0
+    """Tokens that chunks have carried so far."""
+    out: str = ""
+    """Text that chunks have carried so far."""
+    result: Result | None = None
+
+    def begin(self) -> None:
+        """Note the start of the first pass."""
+        if self.clock.begun is None:
+            self.clock.begun = time.perf_counter()
+
+    def note(self, target_seconds: float, draft_seconds: float, emitted: bool) -> None:
+        """Add one step's times."""
+        clock = self.clock
+        clock.last = time.perf_counter()
+        clock.target += target_seconds
+        clock.draft += draft_seconds
+        if emitted and clock.first is None:
+            clock.first, clock.target_first = clock.last, clock.target
+
+    def chunk(self) -> Chunk | None:
+        """Return what may be shown since the last chunk, None if there is nothing new to show."""
+        sequence = self.sequence
+        emitted = sequence.tokens[sequence.prompt_length :]
+        ended = sequence.finish_reason is not None
+        new = emitted[len(self.text) :]
+        visible = self.guard.feed(self.text.feed(new, last=ended), last=ended)
+        if ended:
+            return self._last_chunk()
+        if not visible:
+            return None
+        tokens = emitted[self.shown :]
+        origins = _origins(sequence.steps)[self.shown :]
+        self.shown = len(emitted)
+        self.out += visible
+        return Chunk(visible, tuple(tokens), origins)
+
+    def _last_chunk(self) -> Chunk:
+        self.result = result = self._finish()
+        chunk = Chunk(
+            result.text[len(self.out) :], result.token_ids[self.shown :], result.origins[self.shown :], result
+        )
+        self.shown, self.out = len(result.token_ids), result.text
+        return chunk
+
+    def _finish(self) -> Result:
+        sequence, clock = self.sequence, self.clock
+        text, count = self.text.text, len(sequence.tokens) - sequence.prompt_length
+        if sequence.stops.text_end is not None:
+            text = text[: sequence.stops.text_end]
+            count = self._tokens_for(text)
+        tokens = tuple(sequence.tokens[sequence.prompt_length : sequence.prompt_length + count])
+        steps = _cut(sequence.steps, count)
+        first = clock.first if clock.first is not None else clock.last
+        first_tokens = next((len(s.committed.tokens) for s in steps if s.committed.tokens), 0)
+        begun = clock.begun if clock.begun is not None else first
+        return Result(
+            text=text,
+            token_ids=tokens,
+            origins=_origins(steps),
+            finish_reason=sequence.finish_reason or "abort",
+            prompt_tokens=sequence.prompt_length,
+            seed=sequence.seed,
+            timing=Timing(
+                prefill_seconds=first - begun,
+                decode_seconds=max(clock.last - first, 0.0),
+                decode_tokens=len(tokens) - first_tokens,
+                target_seconds=clock.target,
+                decode_target_seconds=clock.target - clock.target_first,
+                draft_seconds=clock.draft,
+            ),
+            speculation=_speculation(steps, self.drafter, sequence.rule.name, sequence.rule.guarantee),
+        )
+
+    def _tokens_for(self, text: str) -> int:
+        """Return the fewest tokens whose text covers `text`."""
+        tokens = self.sequence.tokens[self.sequence.prompt_length :]
+        low, high = 0, len(tokens)
+        while low < high:
+            middle = (low + high) // 2
+            if len(self.text.decode(tokens[:middle]).rstrip("\ufffd")) >= len(text):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+
+def _cut(steps: list[StepRecord], count: int) -> list[StepRecord]:
+    """Return the steps that emitted the first `count` tokens, the last one shortened where need be."""
+    cut: list[StepRecord] = []
+    for step in steps:
+        take = min(len(step.committed.tokens), count)
+        if take == 0 and step.committed.tokens:
+            break
+        count -= take
+        cut.append(step.shortened(take))
+    return cut
+
+
+def _origins(steps: list[StepRecord]) -> tuple[Origin, ...]:
+    return tuple(origin for step in steps for origin in _step_origins(step))
+
+
+def _step_origins(step: StepRecord) -> list[Origin]:
+    kept, emitted = step.committed.kept, len(step.committed.tokens)
+    origins = [Origin.DRAFTED] * kept
+    if emitted > kept:
+        if not step.drafted:
+            origins.append(Origin.PLAIN)
+        else:
+            origins.append(Origin.BONUS if step.ended_at_leaf else Origin.CORRECTED)
+    return origins
+
+
+def _speculation(steps: list[StepRecord], drafter: str, rule: str, guarantee: Guarantee) -> Speculation:
+    deepest = max((step.reached for step in steps), default=0)
+    return Speculation(
+        drafter=drafter,
+        rule=rule,
+        guarantee=guarantee,
+        passes=sum(bool(step.committed.tokens) for step in steps),
+        drafted=sum(step.drafted for step in steps),
+        accepted=sum(step.committed.kept for step in steps),
+        tokens=sum(len(step.committed.tokens) for step in steps),
+        drafted_per_position=tuple(sum(s.reached > depth for s in steps) for depth in range(deepest)),
+        accepted_per_position=tuple(sum(s.committed.kept > depth for s in steps) for depth in range(deepest)),
+    )

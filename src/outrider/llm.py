@@ -1,0 +1,217 @@
+"""The public face: load a model, generate text, stream it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, overload
+
+from outrider.engine.engine import Engine
+from outrider.engine.request import Request
+from outrider.engine.result import Chunk, Result
+from outrider.errors import OptionError, PromptError, UnknownNameError
+from outrider.loop.draft.base import Drafter, DrafterClass
+from outrider.models.base import LoadedModel
+from outrider.registry import DRAFTERS, RULES
+from outrider.sampling.params import SamplingParams
+
+Messages = Sequence[dict[str, Any]]
+Prompt = str | Sequence[int]
+
+
+class LLM:
+    """A loaded model with a drafter and a rule. Make one with `outrider.load`."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        drafter: Drafter,
+        *,
+        drafter_name: str,
+        rule: str,
+        budget: int | None,
+        weights: str = "auto",
+        device: str = "auto",
+    ) -> None:
+        self.model = model
+        self.drafter_name = drafter_name
+        self.rule_name = rule
+        self.budget = budget
+        self._drafter = drafter
+        self._weights, self._device = weights, device
+
+    @overload
+    def generate(
+        self, prompt: Prompt, params: SamplingParams | None = None, *, chat: bool = False, **options: Any
+    ) -> Result: ...
+
+    @overload
+    def generate(
+        self,
+        prompt: list[str] | list[list[int]] | list[Messages],
+        params: SamplingParams | None = None,
+        *,
+        chat: bool = False,
+        **options: Any,
+    ) -> list[Result]: ...
+
+    def generate(
+        self, prompt: Any, params: SamplingParams | None = None, *, chat: bool = False, **options: Any
+    ) -> Result | list[Result]:
+        """Complete one prompt (text or token ids), or several together; several give a list in their order.
+
+        `chat` puts a text through the model's chat template as the user's message; a list of messages
+        (`{"role": …, "content": …}`) is one conversation. Sampling options are those of `SamplingParams`,
+        given as an object, by name, or both (names win). UsageError for what cannot be run, before anything
+        runs.
+        """
+        settings = _settings(params, options)
+        prompts = [prompt] if _is_single(prompt) else list(prompt)
+        engine = self._engine()
+        requests = [engine.submit(self.encode(one, chat=chat), settings) for one in prompts]
+        while engine.busy:
+            engine.step()
+        results = [request.result for request in requests]
+        assert all(result is not None for result in results)
+        return results[0] if _is_single(prompt) else results  # type: ignore[return-value]
+
+    def stream(
+        self, prompt: Prompt | Messages, params: SamplingParams | None = None, *, chat: bool = False, **options: Any
+    ) -> Iterator[Chunk]:
+        """Complete one prompt and yield its text as it comes; the last chunk carries the `Result`.
+
+        Closing the iterator aborts the request. Errors in the arguments are raised at once, not when the
+        iterator is first advanced.
+        """
+        engine = self._engine()
+        request = engine.submit(self.encode(prompt, chat=chat), _settings(params, options))
+        return _chunks(engine, request)
+
+    def encode(self, prompt: Prompt | Messages, *, chat: bool = False) -> list[int]:
+        """Return the tokens of a prompt, as `generate` runs them."""
+        tokenizer = self.model.tokenizer
+        if isinstance(prompt, str):
+            if not prompt:
+                raise PromptError("the prompt is empty; give at least one token of text")
+            return tokenizer.chat([{"role": "user", "content": prompt}]) if chat else tokenizer.encode(prompt)
+        if _is_messages(prompt):
+            return tokenizer.chat(prompt)  # type: ignore[arg-type]
+        if all(isinstance(token, int) and not isinstance(token, bool) for token in prompt):
+            if chat:
+                raise OptionError("chat=True takes text or messages; token ids are run as they are")
+            return list(prompt)  # type: ignore[arg-type]
+        raise PromptError("a prompt is a text, a list of token ids, or with chat=True a list of messages")
+
+    def using(
+        self, *, drafter: str | None = None, rule: str | None = None, budget: int | None = None
+    ) -> LLM:
+        """Return an LLM with another drafter, rule or budget that shares this one's loaded target."""
+        name = self.drafter_name if drafter is None else drafter
+        made = self._drafter if drafter is None else build_drafter(name, self.model, self._weights, self._device)
+        return LLM(
+            self.model,
+            made,
+            drafter_name=name,
+            rule=check_rule(self.rule_name if rule is None else rule),
+            budget=self.budget if budget is None else budget,
+            weights=self._weights,
+            device=self._device,
+        )
+
+    def _engine(self) -> Engine:
+        return Engine(
+            self.model,
+            self._drafter,
+            drafter_name=self.drafter_name,
+            rule=self.rule_name,
+            budget=self.budget,
+        )
+
+
+def load(
+    model: Any,
+    *,
+    drafter: str = "none",
+    rule: str = "auto",
+    weights: str = "auto",
+    device: str = "auto",
+    budget: int | None = None,
+    threads: int | None = None,
+    tokenizer: Any = None,
+) -> LLM:
+    """Load a model and make it ready to generate.
+
+    `model`: "demo" (the embedded default), a Hugging Face directory, a `.gguf` file, a hub id, or a
+    transformers model in memory (then with its `tokenizer`). `drafter`: "none", "suffix", or "lm:MODEL" for a
+    separate draft model. `rule`: "auto", "greedy", "coupled" or "rejection". `weights`: "auto", "fp32",
+    "fp16" or "int8". `budget`: most draft nodes of one pass. `threads`: CPU threads, torch's own choice where
+    None. Raises LoadError or UsageError, whose messages say what to do.
+    """
+    from outrider.models.load import load_model
+
+    check_rule(rule)
+    if threads is not None:
+        import torch
+
+        if threads < 1:
+            raise OptionError(f"threads={threads} is not allowed; give a whole number >= 1")
+        torch.set_num_threads(threads)
+    DRAFTERS[drafter.partition(":")[0]]  # an unknown drafter fails before weights are read
+    loaded = load_model(model, weights=weights, device=device, tokenizer=tokenizer)
+    made = build_drafter(drafter, loaded, weights, device)
+    return LLM(
+        loaded, made, drafter_name=drafter, rule=rule, budget=budget, weights=weights, device=device
+    )
+
+
+def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> Drafter:
+    """Make the drafter that `spec` names: "name", or "name:MODEL" for one that drafts with a model."""
+    name, _, argument = spec.partition(":")
+    kind: DrafterClass = DRAFTERS.load(name)
+    if kind.takes_model != bool(argument):
+        wants = f"needs a model: write {name}:PATH" if kind.takes_model else f"takes no argument: write {name}"
+        raise OptionError(f"the drafter {name!r} {wants}")
+    model = None
+    if argument:
+        from outrider.models.compare import check_same_vocabulary
+        from outrider.models.load import load_model
+
+        model = load_model(argument, weights=weights, device=device)
+        check_same_vocabulary(
+            target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
+        )
+    return kind.build(target.target, model, {})
+
+
+def check_rule(name: str) -> str:
+    """Return a rule's name unchanged; UnknownNameError where there is no such rule."""
+    if name != "auto":
+        RULES[name]
+    return name
+
+
+def _chunks(engine: Engine, request: Request) -> Iterator[Chunk]:
+    try:
+        while request.result is None:
+            for event in engine.step():
+                yield event.chunk
+    finally:
+        engine.abort(request)
+
+
+def _settings(params: SamplingParams | None, options: dict[str, Any]) -> SamplingParams:
+    known = SamplingParams.__dataclass_fields__
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        raise UnknownNameError("sampling option", unknown, known)
+    return replace(params or SamplingParams(), **options)
+
+
+def _is_messages(prompt: Any) -> bool:
+    return bool(prompt) and not isinstance(prompt, str) and all(isinstance(part, dict) for part in prompt)
+
+
+def _is_single(prompt: Any) -> bool:
+    if isinstance(prompt, str) or _is_messages(prompt):
+        return True
+    return not prompt or isinstance(prompt[0], int)

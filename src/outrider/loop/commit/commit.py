@@ -1,0 +1,28 @@
+"""Make a verdict real: the kept path into the cache, stops cut inside the run, the drafter told."""
+
+from __future__ import annotations
+
+from outrider.loop.draft.base import Drafter
+from outrider.loop.sequence import Sequence, StepRecord
+from outrider.types import Committed, DraftTree, Verdict
+
+
+def commit(sequence: Sequence, drafter: Drafter, tree: DraftTree, verdict: Verdict) -> Committed:
+    """Append what the verdict keeps to the sequence and return it.
+
+    Afterwards the cache holds every committed token but the last, whatever branch was kept and wherever a
+    stop cut the run.
+    """
+    run = [tree.tokens[node] for node in verdict.path] + [verdict.token]
+    count, finish_reason = sequence.stops.cut(run, sequence.room)
+    pending = sequence.pending
+    kept_rows = [pending + node for node in verdict.path[: count - 1]]
+    sequence.cache.keep([*range(pending), *kept_rows])
+    committed = Committed(tuple(run[:count]), min(count, len(verdict.path)), finish_reason)
+    sequence.tokens.extend(committed.tokens)
+    sequence.finish_reason = finish_reason
+    leaf = not tree.children(verdict.path[-1] if verdict.path else -1)
+    sequence.steps.append(StepRecord(len(tree), max(tree.depths(), default=0), leaf, committed))
+    if finish_reason is None:
+        drafter.extend(sequence.draft_state, committed.tokens, committed.kept)
+    return committed

@@ -1,0 +1,105 @@
+"""A separate draft model: its own cache, its own law, one pass of it for each level of the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from outrider.cache.base import Cache
+from outrider.errors import OptionError
+from outrider.loop.draft.base import Ask
+from outrider.loop.verify.pack import Part, pack
+from outrider.models.base import LoadedModel, Target
+from outrider.sampling.law import LogitLaws
+from outrider.types import DraftTree, Law
+
+PROMPT_ROWS = 256
+
+
+@dataclass(slots=True)
+class DraftState:
+    """What the draft model holds of one sequence: its cache follows `tokens` up to `cache.length`."""
+
+    cache: Cache
+    tokens: list[int] = field(default_factory=list)
+
+
+class ModelDrafter:
+    """Draws chains from a smaller model of the same vocabulary, under the request's own sampling options.
+
+    Every node carries the law it was drawn from. At temperature 0 that law is a point mass.
+    """
+
+    name = "lm"
+    has_law = True
+    takes_model: ClassVar[bool] = True
+
+    def __init__(self, model: Target, vocabulary: int) -> None:
+        self._model = model
+        self._vocabulary = vocabulary
+
+    @classmethod
+    def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> ModelDrafter:
+        """Make a drafter of a loaded model whose vocabulary was already compared with the target's."""
+        if model is None:
+            raise OptionError("the drafter 'lm' needs a model: write lm:PATH")
+        if options:
+            raise OptionError(f"the drafter 'lm' takes no options; remove {', '.join(map(repr, options))}")
+        return cls(model.target, target.vocab_size)
+
+    def open(self, prompt: Sequence[int]) -> DraftState:
+        """Start a cache; the prompt is read with the first draft."""
+        return DraftState(self._model.new_cache(), list(prompt))
+
+    def extend(self, state: DraftState, tokens: Sequence[int], kept: int) -> None:
+        """Take over what was committed; `propose` has left the cache at the committed text."""
+        state.tokens.extend(tokens)
+        # The cache holds the old text and the drafted tokens that were fed; those that were kept may stay.
+        state.cache.truncate(min(state.cache.length, len(state.tokens) - len(tokens) + kept))
+
+    def close(self, state: DraftState) -> None:
+        """Drop the cache."""
+        state.cache.truncate(0)
+
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+        """Return a chain for each ask, of its whole budget where the draft model's context allows."""
+        tokens: list[list[int]] = [[] for _ in asks]
+        laws: list[list[Law]] = [[] for _ in asks]
+        length = [
+            min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks
+        ]
+        for depth in range(max(length, default=0)):
+            going = [index for index in range(len(asks)) if depth < length[index]]
+            for index, found in zip(going, self._laws([asks[i] for i in going], tokens, going), strict=True):
+                law = found[0]
+                tokens[index].append(asks[index].draws.token(law, depth))
+                laws[index].append(law)
+        return [DraftTree.chain(t, q) for t, q in zip(tokens, laws, strict=True)]
+
+    def _laws(self, asks: list[Ask], drafted: list[list[int]], going: list[int]) -> list[LogitLaws]:
+        """Feed each sequence what its cache lacks and return the law after its last drafted token."""
+        texts = [ask.state.tokens + drafted[index] for ask, index in zip(asks, going, strict=True)]
+        for ask, text in zip(asks, texts, strict=True):  # a long prompt, in pieces, before the common pass
+            cache = ask.state.cache
+            while len(text) - cache.length > PROMPT_ROWS:
+                piece = text[cache.length : cache.length + PROMPT_ROWS]
+                self._model.forward(pack([Part(cache.length, piece, DraftTree(), False)]), [cache])
+                cache.keep(range(len(piece)))
+        caches = [ask.state.cache for ask in asks]
+        parts = [
+            Part(cache.length, text[cache.length :], DraftTree(), True)
+            for cache, text in zip(caches, texts, strict=True)
+        ]
+        logits = self._fit(self._model.forward(pack(parts), caches))
+        for cache, part in zip(caches, parts, strict=True):
+            cache.keep(range(len(part.pending)))
+        return [LogitLaws(logits[i : i + 1], ask.params) for i, ask in enumerate(asks)]
+
+    def _fit(self, logits: Tensor) -> Tensor:
+        """Return [W, V] over the target's V: vocabularies may be padded to different sizes."""
+        missing = self._vocabulary - logits.shape[-1]
+        return F.pad(logits, (0, missing), value=float("-inf")) if missing > 0 else logits[:, : self._vocabulary]

@@ -1,0 +1,39 @@
+"""No drafts: the plain decoding that every other drafter is measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from outrider.errors import OptionError
+from outrider.loop.draft.base import Ask
+from outrider.models.base import LoadedModel, Target
+from outrider.types import DraftTree
+
+
+class NoDrafter:
+    """Answers every ask with the empty tree, so that each pass emits the one token drawn from the target."""
+
+    name = "none"
+    has_law = False
+    takes_model: ClassVar[bool] = False
+
+    @classmethod
+    def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> NoDrafter:
+        """Return the drafter; any option is an OptionError, since there is nothing to set."""
+        if options:
+            raise OptionError(f"the drafter 'none' takes no options; remove {', '.join(map(repr, options))}")
+        return cls()
+
+    def open(self, prompt: Sequence[int]) -> None:
+        """Return None: there is nothing to remember."""
+
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+        """Return the empty tree for each ask."""
+        return [DraftTree() for _ in asks]
+
+    def extend(self, state: None, tokens: Sequence[int], kept: int) -> None:
+        """Learn nothing."""
+
+    def close(self, state: None) -> None:
+        """Free nothing."""

@@ -1,0 +1,187 @@
+"""Guesses that the text repeats itself: copies what followed the last occurrence of its longest known end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from outrider.errors import OptionError, UnknownNameError
+from outrider.loop.draft.automaton import SuffixAutomaton
+from outrider.loop.draft.base import Ask
+from outrider.loop.draft.tree import Chain, grow
+from outrider.models.base import LoadedModel, Target
+from outrider.types import DraftTree
+
+BUCKETS = (0, 1, 2, 3, 4, 5, 5, 6, 6, 6, 7, 7, 7, 7, 7, 7)
+"""Match length to bucket; longer matches share the last one."""
+LAST_BUCKET = 8
+PRIOR = (0.0, 0.2, 0.5, 0.62, 0.68, 0.74, 0.78, 0.82, 0.92)
+"""Chance that a copied token comes true, per bucket, while a sequence has no record of its own."""
+PRIOR_WEIGHT = 8.0
+"""How many observations the prior counts for."""
+MEMORY = 0.99
+"""What an observation still counts for when the next one of its bucket arrives."""
+SECOND_CHANCE = 0.65
+"""Chance of an alternative once its betters failed, relative to a first guess of the same match length."""
+
+
+@dataclass(frozen=True)
+class SuffixOptions:
+    """What can be set about the suffix drafter; a value out of its range is an OptionError."""
+
+    min_match: int = 1
+    """Shortest repeated suffix, in tokens, that is worth a guess (at least 1)."""
+    max_nodes: int = 15
+    """Most nodes in one draft, below the budget asked for (at least 1)."""
+    threshold: float = 0.3
+    """Least estimated chance of being kept for a node to be drafted (0 to 1; 0 fills the budget)."""
+    cheap_nodes: int = 3
+    """First nodes of a draft, which hardly slow a pass down; `cheap_threshold` holds for them (0 or more)."""
+    cheap_threshold: float = 0.04
+    """Least estimated chance for the first `cheap_nodes` nodes (0 to 1, not above `threshold`)."""
+    alternatives: int = 2
+    """Most continuations beside the main one, where siblings are allowed (0 or more)."""
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value, whole = getattr(self, option.name), isinstance(option.default, int)
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+                kind = "a whole number" if whole else "a number"
+                raise OptionError(f"suffix option {option.name!r} must be {kind}, not {value!r}")
+        for name, least in {"min_match": 1, "max_nodes": 1, "cheap_nodes": 0, "alternatives": 0}.items():
+            value = getattr(self, name)
+            if value < least:
+                raise OptionError(f"suffix option {name!r} must be at least {least}, not {value}")
+        if not 0 <= self.threshold <= 1:
+            raise OptionError(f"suffix option 'threshold' must lie between 0 and 1, not {self.threshold}")
+        if not 0 <= self.cheap_threshold <= self.threshold:
+            raise OptionError(
+                "suffix option 'cheap_threshold' must lie between 0 and 'threshold'"
+                f" ({self.threshold}), not {self.cheap_threshold}; lower it, or raise 'threshold'"
+            )
+
+
+def _bucket(length: int) -> int:
+    return BUCKETS[length] if length < len(BUCKETS) else LAST_BUCKET
+
+
+@dataclass(slots=True)
+class HitRates:
+    """How often the token copied after a match of a given length came true in one sequence.
+
+    Every committed token is an observation, drafted or not, so the record does not depend on what was
+    drafted. When d copied tokens come true, a match of length m has become one of m + d, so the same record
+    tells the chance of the deeper tokens of a draft.
+    """
+
+    hits: list[float] = field(default_factory=lambda: [0.0] * (LAST_BUCKET + 1))
+    tries: list[float] = field(default_factory=lambda: [0.0] * (LAST_BUCKET + 1))
+
+    def record(self, length: int, hit: bool) -> None:
+        """Note whether the token copied after a match of `length` came true."""
+        bucket = _bucket(length)
+        self.hits[bucket] = self.hits[bucket] * MEMORY + hit
+        self.tries[bucket] = self.tries[bucket] * MEMORY + 1
+
+    def rate(self, length: int) -> float:
+        """Return the estimated chance that the token copied after a match of `length` comes true."""
+        bucket = _bucket(length)
+        return (self.hits[bucket] + PRIOR_WEIGHT * PRIOR[bucket]) / (self.tries[bucket] + PRIOR_WEIGHT)
+
+    def survival(self, length: int, chance: float, count: int, floor: float) -> list[float]:
+        """Return `chance` times the estimate that the first 1, 2, … copied tokens all come true.
+
+        At most `count` values, and none below `floor`.
+        """
+        kept: list[float] = []
+        while len(kept) < count:
+            chance *= self.rate(length + len(kept))
+            if chance < floor:
+                break
+            kept.append(chance)
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class SuffixState:
+    """One sequence: the automaton over its committed tokens, and how good its guesses have been."""
+
+    automaton: SuffixAutomaton
+    rates: HitRates
+
+
+class SuffixDrafter:
+    """Copies what followed the most recent occurrence of the longest suffix seen before; needs no model.
+
+    Deterministic, so its nodes carry no law and every rule stays exact whatever it guesses. How far it copies
+    follows from the match length and from how often such guesses came true in this sequence: text that does
+    not repeat itself is hardly drafted at all. Where siblings are allowed, other continuations of the match,
+    or of shorter suffixes, take the place of deeper nodes that are less likely.
+
+    The automaton as a drafter: SAM decoding (arXiv 2411.10666); a tree cut by estimated chance:
+    SuffixDecoding (arXiv 2411.04975). Unlike those, the copy starts from the most recent occurrence, runs on
+    into itself past the text's end, and is cut by this sequence's own record.
+    """
+
+    name = "suffix"
+    has_law = False
+    takes_model: ClassVar[bool] = False
+
+    def __init__(self, options: SuffixOptions | None = None) -> None:
+        self.options = SuffixOptions() if options is None else options
+
+    @classmethod
+    def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> SuffixDrafter:
+        """Make the drafter; `options` are the fields of `SuffixOptions`, anything else is an OptionError."""
+        known = [option.name for option in fields(SuffixOptions)]
+        for name in options:
+            if name not in known:
+                raise OptionError(str(UnknownNameError("suffix option", name, known)))
+        return cls(SuffixOptions(**options))
+
+    def open(self, prompt: Sequence[int]) -> SuffixState:
+        """Index the prompt, in amortised constant time per token."""
+        return SuffixState(SuffixAutomaton(prompt), HitRates())
+
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+        """Return for each ask a copied chain, or a small tree of several; empty where nothing repeats."""
+        return [self._draft(ask.state, ask.budget, ask.branch) for ask in asks]
+
+    def extend(self, state: SuffixState, tokens: Sequence[int], kept: int) -> None:
+        """Add committed tokens, and note for each whether copying would have guessed it."""
+        automaton = state.automaton
+        for token in tokens:
+            length = automaton.match_length
+            if length > 0:
+                state.rates.record(length, automaton.text[automaton.match_end] == token)
+            automaton.extend((token,))
+
+    def close(self, state: SuffixState) -> None:
+        """Do nothing: the state holds plain memory only."""
+
+    def _draft(self, state: SuffixState, budget: int, branch: bool) -> DraftTree:
+        options = self.options
+        budget = min(budget, options.max_nodes)
+        chains = self._chains(state, budget, 1 + options.alternatives if branch else 1)
+        worth = sum(score >= options.threshold for _, scores in chains for score in scores)
+        return grow(chains, min(budget, max(worth, options.cheap_nodes)))
+
+    def _chains(self, state: SuffixState, length: int, count: int) -> list[Chain]:
+        """Return at most `count` continuations with the chance of each token, the later ones as alternatives.
+
+        An alternative can only come true where those before it fail at their first token.
+        """
+        automaton, rates, options = state.automaton, state.rates, self.options
+        if automaton.match_length < options.min_match:
+            return []
+        chains: list[Chain] = []
+        left = 1.0
+        for match, end in automaton.guesses(count):
+            if match < options.min_match:
+                break
+            chance = left * SECOND_CHANCE if chains else 1.0
+            scores = rates.survival(match, chance, length, options.cheap_threshold)
+            chains.append((automaton.continuation(end, len(scores)), scores))
+            left -= chance * rates.rate(match)
+        return chains

@@ -1,0 +1,65 @@
+"""What the loop knows of one sequence while it runs: the state at the edge of the pure middle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from outrider.cache.base import Cache
+from outrider.loop.accept.base import Rule
+from outrider.loop.commit.stops import Stops
+from outrider.sampling.params import SamplingParams
+from outrider.types import Committed
+
+
+@dataclass(slots=True)
+class Sequence:
+    """One sequence between its prompt and its end.
+
+    `tokens` holds prompt and output. The cache holds all of them but the last (fewer while the prompt is
+    still being read): the missing ones are the *pending* tokens, which the next pass runs.
+    """
+
+    tokens: list[int]
+    prompt_length: int
+    params: SamplingParams
+    seed: int
+    rule: Rule
+    cache: Cache
+    draft_state: Any
+    stops: Stops
+    last_length: int
+    """Most tokens, prompt included, that the sequence may come to."""
+    request: int = 0
+    """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
+    steps: list[StepRecord] = field(default_factory=list)
+    finish_reason: str | None = None
+
+    @property
+    def pending(self) -> int:
+        """Number of committed tokens that the cache does not hold yet."""
+        return len(self.tokens) - self.cache.length
+
+    @property
+    def room(self) -> int:
+        """How many more tokens may be emitted."""
+        return self.last_length - len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What one step did for one sequence, for its counters."""
+
+    drafted: int
+    """Nodes in the draft tree."""
+    reached: int
+    """Depth of the tree."""
+    ended_at_leaf: bool
+    """The kept path ended at a node without children, so the last token is a bonus."""
+    committed: Committed
+
+    def shortened(self, tokens: int) -> StepRecord:
+        """Return the record of this step as if it had emitted only its first `tokens` tokens."""
+        committed = self.committed
+        cut = Committed(committed.tokens[:tokens], min(committed.kept, tokens), committed.finish_reason)
+        return replace(self, committed=cut)

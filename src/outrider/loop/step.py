@@ -1,0 +1,70 @@
+"""One step of speculative decoding: draft, verify, accept, commit. Read this first.
+
+Plain decoding is the same step with empty trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+
+from outrider.loop.commit.commit import commit
+from outrider.loop.draft.base import Ask, Drafter
+from outrider.loop.sequence import Sequence
+from outrider.loop.verify.score import PROMPT_ROWS, score
+from outrider.models.base import Target
+from outrider.sampling.keyed import draft_draws, rule_draws
+from outrider.types import Committed, DraftTree
+
+
+def step(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int) -> list[Committed]:
+    """Advance every sequence by one target pass that they share.
+
+    Each gets at least one token, or reads up to PROMPT_ROWS more tokens of its prompt and gets none. `budget`
+    is the most draft nodes of one sequence.
+    """
+    trees = draft(target, drafter, sequences, budget)
+    scored = score(target, sequences, trees)
+    committed = []
+    for sequence, result in zip(sequences, scored, strict=True):
+        if result is None:
+            sequence.cache.keep(range(PROMPT_ROWS))
+            committed.append(Committed((), 0))
+            continue
+        draws = rule_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens))
+        verdict = sequence.rule.decide(result, draws)
+        committed.append(commit(sequence, drafter, result.tree, verdict))
+    return committed
+
+
+def draft(
+    target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int
+) -> list[DraftTree | None]:
+    """Ask for a tree for every sequence that is ready to emit; None for those still reading their prompt.
+
+    No draft is deeper than what may still be emitted, so none reaches past the context or the length asked
+    for.
+    """
+    trees: list[DraftTree | None] = [None] * len(sequences)
+    asks, asking = [], []
+    for index, sequence in enumerate(sequences):
+        if sequence.pending > PROMPT_ROWS:
+            continue
+        trees[index] = DraftTree()
+        nodes = min(budget, sequence.room - 1)
+        if nodes > 0:
+            asks.append(
+                Ask(
+                    state=sequence.draft_state,
+                    tokens=sequence.tokens,
+                    budget=nodes,
+                    branch=target.can_branch and sequence.rule.serves_trees,
+                    params=sequence.params,
+                    draws=draft_draws(
+                        sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)
+                    ),
+                )
+            )
+            asking.append(index)
+    for index, tree in zip(asking, drafter.propose(asks) if asks else [], strict=True):
+        trees[index] = tree
+    return trees

@@ -1,0 +1,44 @@
+"""Trees of all sequences into one ragged batch, without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outrider.models.base import Batch
+from outrider.types import DraftTree
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One sequence's share of a pass: pending tokens that follow `base` cached ones, then its draft tree.
+
+    `scored` is False while the prompt is still being read: then there is no tree and no logits are wanted.
+    """
+
+    base: int
+    pending: Sequence[int]
+    tree: DraftTree
+    scored: bool
+
+
+def pack(parts: Sequence[Part]) -> Batch:
+    """Return the batch of all parts. Wanted rows of a scored part: its last pending token, then its N nodes."""
+    tokens: list[int] = []
+    positions: list[int] = []
+    sequences: list[int] = []
+    parents: list[int] = []
+    wanted: list[int] = []
+    for index, part in enumerate(parts):
+        first = len(tokens)
+        root = first + len(part.pending) - 1
+        tokens += part.pending
+        positions += range(part.base, part.base + len(part.pending))
+        parents += [-1, *range(first, root)]
+        if part.scored:
+            tokens += part.tree.tokens
+            positions += [positions[root] + depth for depth in part.tree.depths()]
+            parents += [root + 1 + parent for parent in part.tree.parents]
+            wanted += range(root, root + 1 + len(part.tree))
+        sequences += [index] * (len(tokens) - first)
+    return Batch(tuple(tokens), tuple(positions), tuple(sequences), tuple(parents), tuple(wanted))

@@ -1,0 +1,38 @@
+"""One pass of the target over all sequences; the only place that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+
+from outrider.loop.sequence import Sequence
+from outrider.loop.verify.pack import Part, pack
+from outrider.models.base import Target
+from outrider.sampling.law import LogitLaws
+from outrider.types import DraftTree, Scored
+
+
+def score(target: Target, sequences: Many[Sequence], trees: Many[DraftTree | None]) -> list[Scored | None]:
+    """Run the target over every sequence's pending tokens and tree; return the laws of each tree.
+
+    A sequence whose tree is None only reads (a part of) its prompt and gets None back.
+    """
+    parts = []
+    for sequence, tree in zip(sequences, trees, strict=True):
+        base = sequence.cache.length
+        end = len(sequence.tokens) if tree is not None else base + PROMPT_ROWS
+        parts.append(Part(base, sequence.tokens[base:end], tree or DraftTree(), tree is not None))
+    logits = target.forward(pack(parts), [sequence.cache for sequence in sequences])  # [W, V]
+    scored: list[Scored | None] = []
+    row = 0
+    for sequence, tree in zip(sequences, trees, strict=True):
+        if tree is None:
+            scored.append(None)
+            continue
+        rows = slice(row, row + 1 + len(tree))
+        scored.append(Scored(tree, LogitLaws(logits[rows], sequence.params)))
+        row = rows.stop
+    return scored
+
+
+PROMPT_ROWS = 256
+"""Most prompt tokens of one sequence in one pass."""

@@ -1,0 +1,168 @@
+"""The lean decoder in PyTorch: one pass over a ragged batch of trees. The reference for any faster pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from outrider.cache.base import Cache
+from outrider.cache.kv import KvCache
+from outrider.errors import LoadError, UnknownNameError
+from outrider.models.attention import Attention, spans, stable_queries
+from outrider.models.base import Batch
+from outrider.models.config import DecoderConfig
+from outrider.models.linear import Linear, choose_kernel, fits_half
+from outrider.models.source import TensorSource
+
+
+WEIGHTS = ("auto", "fp32", "fp16", "int8")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Weights of one layer; query, key and value in one matrix, gate and up in another."""
+
+    input_norm: Tensor
+    qkv: Linear
+    qk_norm: Tensor | None
+    """Norm of each head's query and key, [H + Hkv, D]."""
+    output: Linear
+    mlp_norm: Tensor
+    gate_up: Linear
+    down: Linear
+    window: int | None
+
+
+class Decoder:
+    """Implements `models.base.Target` for pre-norm decoders with grouped heads and a gated feed-forward.
+
+    On a CPU a position's logits are the same, bit for bit, whether it is computed alone, in a chain, in a
+    tree or in a batch. Activations are float32; weights as `weights` says: "fp32", "fp16", "int8", or "auto"
+    for fp16 with those matrices in fp32 whose values don't fit. LoadError where "fp16" is asked for by name
+    and does not fit.
+    """
+
+    can_branch = True
+
+    def __init__(
+        self, config: DecoderConfig, source: TensorSource, *, weights: str = "auto", device: torch.device
+    ) -> None:
+        self.config = config
+        self.vocab_size = config.vocab_size
+        self.context_limit = config.context_limit
+        self.device = device
+        self.notices: list[str] = []
+        if weights not in WEIGHTS:
+            raise UnknownNameError("weights", weights, WEIGHTS)
+        self.weights = "fp16" if weights == "auto" else weights
+        self._may_widen = weights == "auto"
+        self.kernel = self._choose_kernel(self.weights)
+        self._padded: dict[tuple[type[Linear], torch.Size], list[int]] = {}
+        self.parameters = 0
+        self._embedding = self._tensor(source, "model.embed_tokens.weight")
+        self._layers = [self._read_layer(source, index) for index in range(config.layers)]
+        self._norm = self._tensor(source, "model.norm.weight")
+        head = self._embedding if config.tied_embeddings else self._tensor(source, "lm_head.weight")
+        self._head = self._linear("lm_head", head, None)
+        self._groups = config.heads // config.kv_heads
+        self._min_queries = stable_queries(config.kv_heads, self._groups, config.head_dim, device)
+        self._cos, self._sin = self._rotation(0)
+
+    def new_cache(self) -> KvCache:
+        """Return an empty cache for one sequence."""
+        return KvCache(self.config.layers, self.config.kv_heads, self.config.head_dim, self.device)
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
+        """Run one pass over `batch`; return float32 logits [W, V]."""
+        own = [cache for cache in caches if isinstance(cache, KvCache)]
+        assert len(own) == len(caches), "caches come from new_cache"
+        layout = spans(batch, own, self.device)
+        attention = Attention(layout, self._groups, self._min_queries)
+        positions = torch.tensor(batch.positions, device=self.device)
+        if int(positions.max()) >= len(self._cos):
+            self._cos, self._sin = self._rotation(int(positions.max()) + 1)
+        cos, sin = self._cos[positions, None], self._sin[positions, None]  # [R, 1, D]
+        x = self._embedding[torch.tensor(batch.tokens, device=self.device)]  # [R, hidden]
+        for index, layer in enumerate(self._layers):
+            x = self._attend(index, layer, x, cos, sin, attention)
+            h = F.rms_norm(x, x.shape[-1:], layer.mlp_norm, self.config.norm_eps)
+            gate, up = layer.gate_up(h).chunk(2, dim=-1)
+            x = x + layer.down(F.silu(gate).mul_(up))
+        x = x[torch.tensor(batch.wanted, dtype=torch.long, device=self.device)]
+        return self._head(F.rms_norm(x, x.shape[-1:], self._norm, self.config.norm_eps))
+
+    def _attend(
+        self, index: int, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor, attention: Attention
+    ) -> Tensor:
+        config, rows = self.config, x.shape[0]
+        heads, kv_heads, dim = config.heads, config.kv_heads, config.head_dim
+        qkv = layer.qkv(F.rms_norm(x, x.shape[-1:], layer.input_norm, config.norm_eps))
+        qkv = qkv.view(rows, heads + 2 * kv_heads, dim)
+        qk, v = qkv[:, : heads + kv_heads], qkv[:, heads + kv_heads :]
+        if layer.qk_norm is not None:
+            qk = F.rms_norm(qk, (dim,), None, config.norm_eps) * layer.qk_norm
+        # Rotate-half: the sine table carries the sign, so a roll by half a head is all that is left to do.
+        qk = torch.addcmul(qk * cos, qk.roll(dim // 2, -1), sin)
+        q = qk[:, :heads].view(rows, kv_heads, self._groups, dim)
+        attended = attention(index, layer.window, q, qk[:, heads:], v)
+        return x + layer.output(attended.reshape(rows, heads * dim))
+
+    def _choose_kernel(self, weights: str) -> type[Linear]:
+        kernel = choose_kernel(weights, self.device)
+        if kernel.kernel.startswith("torch") and self.device.type == "cpu":
+            self.notices.append(f"no fast kernel for {weights} weights here; using {kernel.kernel}")
+        return kernel
+
+    def _tensor(self, source: TensorSource, name: str) -> Tensor:
+        tensor = source.get(name)
+        self.parameters += tensor.numel()
+        return tensor.to(self.device)
+
+    def _linear(self, name: str, weight: Tensor, bias: Tensor | None) -> Linear:
+        kernel = self.kernel
+        if self.weights == "fp16" and not fits_half(weight):
+            if not self._may_widen:
+                raise LoadError(f"{name} holds values that fp16 cannot hold; use --weights auto or fp32")
+            self.notices.append(f"{name} kept in fp32: it holds values that fp16 cannot hold")
+            kernel = self._choose_kernel("fp32")
+        linear = kernel(weight, bias, self._padded.get((kernel, weight.shape)))
+        self._padded[kernel, weight.shape] = linear.padded
+        return linear
+
+    def _stack(self, source: TensorSource, names: Sequence[str], bias: bool) -> Linear:
+        weight = torch.cat([self._tensor(source, f"{name}.weight") for name in names])
+        offset = torch.cat([self._tensor(source, f"{name}.bias") for name in names]) if bias else None
+        return self._linear(names[0], weight, offset)
+
+    def _read_layer(self, source: TensorSource, index: int) -> Layer:
+        config, prefix = self.config, f"model.layers.{index}"
+        attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
+        qk_norm = None
+        if config.qk_norm:
+            q = self._tensor(source, f"{attention}.q_norm.weight").expand(config.heads, -1)
+            k = self._tensor(source, f"{attention}.k_norm.weight").expand(config.kv_heads, -1)
+            qk_norm = torch.cat([q, k])
+        return Layer(
+            input_norm=self._tensor(source, f"{prefix}.input_layernorm.weight"),
+            qkv=self._stack(source, [f"{attention}.{part}_proj" for part in "qkv"], config.qkv_bias),
+            qk_norm=qk_norm,
+            output=self._stack(source, [f"{attention}.o_proj"], config.output_bias),
+            mlp_norm=self._tensor(source, f"{prefix}.post_attention_layernorm.weight"),
+            gate_up=self._stack(source, [f"{mlp}.gate_proj", f"{mlp}.up_proj"], config.mlp_bias),
+            down=self._stack(source, [f"{mlp}.down_proj"], config.mlp_bias),
+            window=config.window(index),
+        )
+
+    def _rotation(self, positions: int) -> tuple[Tensor, Tensor]:
+        """Return cosine and signed sine of at least `positions` positions, [P, D] each."""
+        rope = self.config.rope
+        count = max(positions, min(self.context_limit, 4096))
+        inv_freq = torch.tensor(rope.inv_freq, dtype=torch.float32)
+        angles = torch.outer(torch.arange(count, dtype=torch.float32), inv_freq)  # [P, D/2]
+        cos, sin = angles.cos() * rope.scale, angles.sin() * rope.scale
+        return torch.cat([cos, cos], -1).to(self.device), torch.cat([-sin, sin], -1).to(self.device)

@@ -1,0 +1,232 @@
+"""From a name, a path or an object to a loaded model."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outrider.errors import LoadError, OptionError, UnknownNameError, UnsupportedModelError
+from outrider.models.base import LoadedModel, Tokenizer
+from outrider.models.config import DecoderConfig
+from outrider.models.decoder import WEIGHTS, Decoder
+from outrider.models.families.base import Family
+from outrider.models.gguf_file import GGUFFile
+from outrider.models.gguf_vocab import tokenizer_from_gguf
+from outrider.models.hf_vocab import TransformersTokenizer, eos_ids_of, tokenizer_from_directory
+from outrider.models.locate import describe, locate
+from outrider.models.safetensors_source import SafetensorsSource, read_json
+from outrider.models.source import GGUFSource, StateDictSource, TensorSource, check_complete, head_is_tied
+from outrider.registry import FAMILIES
+
+
+def load_model(
+    model: str | Path | Any, *, weights: str = "auto", device: str = "auto", tokenizer: Any = None
+) -> LoadedModel:
+    """Load a model with its tokenizer.
+
+    `model` is "demo", a GGUF file, a Hugging Face model directory, a Hub id "org/name", or a causal language
+    model of transformers that is already in memory, which needs its `tokenizer` (of transformers, or any object
+    with the methods of `outrider.models.base.Tokenizer`). `weights` is "auto", "fp32", "fp16" or "int8";
+    `device` is "auto", "cpu", "cuda" or "cuda:N".
+
+    Families with a lean decoder run on it, other architectures through transformers where that is installed.
+    LoadError, with what to do, where the model cannot be read; UnsupportedModelError where it could be read but
+    not run exactly; OptionError or UnknownNameError for `weights` and `device`.
+    """
+    start = time.perf_counter()
+    if weights not in WEIGHTS:
+        raise UnknownNameError("weights", weights, WEIGHTS)
+    place = _device(device)
+    if isinstance(model, str | Path):
+        path = locate(str(model))
+        loaded = (
+            _from_directory(str(model), path, weights, place)
+            if path.is_dir()
+            else _from_gguf(str(model), path, weights, place)
+        )
+        if tokenizer is not None:
+            loaded = replace(loaded, tokenizer=_wrapped(tokenizer))
+    else:
+        loaded = _from_object(model, weights, place, tokenizer)
+    loaded.details["load_seconds"] = time.perf_counter() - start
+    beyond = [token for token in loaded.tokenizer.vocabulary().values() if token >= loaded.target.vocab_size]
+    if beyond:
+        loaded.details["notices"].append(
+            f"the tokenizer knows {len(beyond)} tokens that the model has no embedding for (ids from {min(beyond)})"
+        )
+    return loaded
+
+
+def families() -> list[Family]:
+    """Return every model family that has a lean decoder."""
+    return [FAMILIES.load(name) for name in FAMILIES]
+
+
+def _from_gguf(name: str, path: Path, weights: str, device: torch.device) -> LoadedModel:
+    file = GGUFFile(path)
+    architecture = file.metadata.get("general.architecture")
+    family = next((family for family in families() if architecture in family.gguf_architectures), None)
+    if family is None:
+        known = sorted({known for family in families() for known in family.gguf_architectures})
+        raise UnsupportedModelError(
+            f"{path} has the architecture {architecture!r}; GGUF files of {', '.join(known)} can be run. "
+            'For others, give the original Hugging Face model with: pip install "outrider[hf]"'
+        )
+    config = family.from_gguf(file)
+    heads = (config.heads, config.kv_heads) if family.gguf_interleaved else (None, None)
+    tokenizer = tokenizer_from_gguf(file.metadata)
+    source = GGUFSource(file, heads=heads[0], kv_heads=heads[1])
+    return _decoder(path.stem, describe(name, path), config, source, tokenizer, weights, device, [])
+
+
+def _from_directory(name: str, path: Path, weights: str, device: torch.device) -> LoadedModel:
+    values = read_json(path / "config.json")
+    family = _hf_family(values)
+    notices: list[str] = []
+    if family is not None:
+        try:
+            config = family.from_hf(values)
+            source: TensorSource = SafetensorsSource(path)
+        except UnsupportedModelError as error:
+            # transformers may still run this variant, only slower and without trees
+            if importlib.util.find_spec("transformers") is None:
+                raise
+            notices.append(f"not run on the lean decoder: {error}")
+        else:
+            tokenizer = tokenizer_from_directory(path)
+            return _decoder(
+                path.name, describe(name, path), config, source, tokenizer, weights, device, notices
+            )
+    elif importlib.util.find_spec("transformers") is None:
+        raise UnsupportedModelError(
+            f"{path} has the architecture {_architecture(values)!r}; the lean decoder runs {', '.join(FAMILIES)}. "
+            'Others run through transformers where it knows them: pip install "outrider[hf]"'
+        )
+    from outrider.models.hf import TransformersTarget, load_causal_lm
+
+    target = TransformersTarget(load_causal_lm(path, weights, device))
+    details = {
+        "architecture": _architecture(values),
+        "parameters": target.parameters,
+        "weights": target.weights,
+        "kernel": target.kernel,
+        "source": describe(name, path),
+        "notices": notices + target.notices,
+    }
+    return LoadedModel(path.name, target, tokenizer_from_directory(path), details)
+
+
+def _from_object(model: Any, weights: str, device: torch.device, tokenizer: Any) -> LoadedModel:
+    if not (isinstance(model, torch.nn.Module) and hasattr(model, "config") and hasattr(model, "generate")):
+        raise LoadError(
+            f"cannot load a {type(model).__name__}; give a name, a path or a causal language model of transformers"
+        )
+    if tokenizer is None:
+        raise LoadError("a model in memory comes without its tokenizer; pass it as tokenizer=…")
+    values = model.config.to_dict()
+    generation = getattr(model, "generation_config", None)
+    eos_ids = eos_ids_of(values, generation.to_dict() if generation is not None else {})
+    wrapped = _wrapped(tokenizer, eos_ids)
+    name = Path(getattr(model.config, "_name_or_path", "") or type(model).__name__).name
+    source = f"{type(model).__name__} in memory"
+    notices: list[str] = []
+    family = _hf_family(values)
+    if family is not None and type(model).__name__ in family.architectures:
+        try:
+            config = family.from_hf(values)
+        except UnsupportedModelError as error:
+            notices.append(f"not run on the lean decoder: {error}")
+        else:
+            tensors = StateDictSource(model.state_dict(), source)
+            return _decoder(name, source, config, tensors, wrapped, weights, device, notices)
+    from outrider.models.hf import TransformersTarget
+
+    if weights != "auto":
+        raise OptionError(
+            f"weights {weights!r} cannot be chosen for a model that is already in memory; use 'auto'"
+        )
+    target = TransformersTarget(model)
+    details = {
+        "architecture": _architecture(values),
+        "parameters": target.parameters,
+        "weights": target.weights,
+        "kernel": target.kernel,
+        "source": source,
+        "notices": notices + target.notices,
+    }
+    return LoadedModel(name, target, wrapped, details)
+
+
+def _decoder(
+    name: str,
+    described: str,
+    config: DecoderConfig,
+    source: TensorSource,
+    tokenizer: Tokenizer,
+    weights: str,
+    device: torch.device,
+    notices: list[str],
+) -> LoadedModel:
+    if config.tied_embeddings and not head_is_tied(source):
+        config = replace(config, tied_embeddings=False)
+        notices.append(
+            "the configuration ties the output head to the embedding, but the checkpoint has another; used that"
+        )
+    check_complete(config, source)
+    decoder = Decoder(config, source, weights=weights, device=device)
+    details = {
+        "architecture": config.family,
+        "parameters": decoder.parameters,
+        "weights": decoder.weights,
+        "kernel": decoder.kernel.kernel,
+        "source": described,
+        "notices": notices + decoder.notices,
+    }
+    return LoadedModel(name, decoder, tokenizer, details)
+
+
+def _hf_family(values: Mapping[str, Any]) -> Family | None:
+    """Return the family of a Hugging Face configuration; None where the lean decoder has no part in it."""
+    named = values.get("architectures")
+    for family in families():
+        if values.get("model_type") in family.model_types:
+            if named and not set(named) & set(family.architectures):
+                raise UnsupportedModelError(
+                    f"{named[0]} is not a causal language model; {family.architectures[0]} is what can be run"
+                )
+            return family
+    return None
+
+
+def _architecture(values: Mapping[str, Any]) -> str:
+    named = values.get("architectures")
+    return str(named[0] if named else values.get("model_type", "unknown"))
+
+
+def _wrapped(tokenizer: Any, eos_ids: list[int] | None = None) -> Tokenizer:
+    if hasattr(tokenizer, "vocabulary") and hasattr(tokenizer, "eos_ids"):
+        known: Tokenizer = tokenizer
+        return known
+    if hasattr(tokenizer, "get_vocab") and hasattr(tokenizer, "all_special_ids"):
+        return TransformersTokenizer(tokenizer, eos_ids or ())
+    raise LoadError(f"a {type(tokenizer).__name__} is not a tokenizer; give one of transformers")
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", name)
+    if match is None:
+        raise OptionError(f"device must be auto, cpu, cuda or cuda:N, not {name!r}")
+    if name != "cpu":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(match[1] or 0) >= count:
+            raise OptionError(f"device {name} is not there ({count} CUDA devices); use cpu or auto")
+    return torch.device(name)

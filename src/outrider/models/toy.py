@@ -1,0 +1,156 @@
+"""Models with an exactly known law, for proofs and for tests of the whole loop."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outrider.cache.base import Cache
+from outrider.models.base import Batch
+
+
+class ToyCache:
+    """The tokens of one sequence; the pending ones with the position each was run at."""
+
+    can_rewind = True
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.pending: list[int] = []
+
+    @property
+    def length(self) -> int:
+        """Number of committed tokens."""
+        return len(self.tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes a real cache of this length might hold, at 8 a token."""
+        return 8 * (len(self.tokens) + len(self.pending))
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Commit these pending rows, drop the rest."""
+        assert list(rows) == sorted(set(rows))
+        self.tokens += [self.pending[row] for row in rows]
+        self.pending = []
+
+    def truncate(self, length: int) -> None:
+        """Forget everything after the first `length` tokens."""
+        assert not self.pending
+        assert 0 <= length <= len(self.tokens)
+        del self.tokens[length:]
+
+
+class ToyTarget:
+    """A Markov chain that keeps the model protocol: the law of a token depends on the last `order` tokens.
+
+    `law` gives it in exact rationals, `forward` as logits (the logarithm, -inf for probability zero). Each
+    probability is zero with chance `zeros`; one token of each law never is. With `like`, each law is
+    `share` of that model's law and 1 - share of its own: a drafter that agrees with it more or less often.
+    `forward` checks what a real model cannot: that positions and parents fit the cache.
+    """
+
+    can_branch = True
+
+    def __init__(
+        self,
+        vocab_size: int = 8,
+        *,
+        order: int = 2,
+        seed: int = 0,
+        zeros: float = 0.25,
+        context_limit: int = 4096,
+        like: ToyTarget | None = None,
+        share: Fraction = Fraction(3, 4),
+    ) -> None:
+        assert like is None or like.vocab_size == vocab_size
+        self.vocab_size: int = vocab_size
+        self.context_limit = context_limit
+        self._reach: int = max(order, like._reach) if like else order
+        self._order, self._seed, self._zeros = order, seed, zeros
+        self._like, self._share = like, share
+        self._laws: dict[tuple[int, ...], tuple[Fraction, ...]] = {}
+
+    def law(self, tokens: Sequence[int]) -> tuple[Fraction, ...]:
+        """Return the law of the token after `tokens`, [V]; texts shorter than `order` have their own."""
+        context = tuple(tokens[max(0, len(tokens) - self._reach) :])
+        if context not in self._laws:
+            own = self._own_law(context[max(0, len(context) - self._order) :])
+            if self._like is not None:
+                pairs = zip(self._like.law(context), own, strict=True)
+                own = tuple(self._share * theirs + (1 - self._share) * mine for theirs, mine in pairs)
+            self._laws[context] = own
+        return self._laws[context]
+
+    def _own_law(self, context: tuple[int, ...]) -> tuple[Fraction, ...]:
+        chance = random.Random(f"{self._seed}:{context}")
+        weights = [
+            0 if chance.random() < self._zeros else chance.randint(1, 16) for _ in range(self.vocab_size)
+        ]
+        weights[chance.randrange(self.vocab_size)] += chance.randint(1, 16)
+        return tuple(Fraction(weight, sum(weights)) for weight in weights)
+
+    def new_cache(self) -> ToyCache:
+        """Return an empty cache for one sequence."""
+        return ToyCache()
+
+    def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
+        """Return float32 logits [W, V] of the wanted rows; all rows become pending in their caches."""
+        texts: list[list[int]] = []
+        for row in range(len(batch)):
+            cache = caches[batch.sequences[row]]
+            assert isinstance(cache, ToyCache)
+            parent = batch.parents[row]
+            assert parent < row
+            assert parent < 0 or batch.sequences[parent] == batch.sequences[row]
+            before = cache.tokens if parent < 0 else texts[parent]
+            assert batch.positions[row] == len(before) < self.context_limit
+            assert 0 <= batch.tokens[row] < self.vocab_size
+            texts.append([*before, batch.tokens[row]])
+        assert list(batch.sequences) == sorted(batch.sequences)
+        for index, cache in enumerate(caches):
+            assert isinstance(cache, ToyCache)
+            assert not cache.pending
+            rows = [row for row in range(len(batch)) if batch.sequences[row] == index]
+            cache.pending = [batch.tokens[row] for row in rows]
+        logits = [[_log(p) for p in self.law(texts[row])] for row in batch.wanted]
+        return torch.tensor(logits, dtype=torch.float32).reshape(len(batch.wanted), self.vocab_size)
+
+
+class ToyTokenizer:
+    """Letters for tokens: token i is the i-th of a, b, c …, so texts of a toy model can be read."""
+
+    has_chat_template = False
+
+    def __init__(self, vocab_size: int, eos_ids: frozenset[int] = frozenset()) -> None:
+        self.vocab_size, self.eos_ids = vocab_size, eos_ids
+
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
+        """Return the tokens of a text made of the vocabulary's letters."""
+        ids = [ord(letter) - ord("a") for letter in text]
+        assert all(0 <= token < self.vocab_size for token in ids)
+        return ids
+
+    def decode(self, tokens: Sequence[int], *, skip_special: bool = True) -> str:
+        """Return the letters of tokens; end tokens have none."""
+        return "".join(
+            chr(ord("a") + token) for token in tokens if not (skip_special and token in self.eos_ids)
+        )
+
+    def chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        """Return the messages' letters one after the other."""
+        return self.encode("".join(str(message["content"]) for message in messages))
+
+    def vocabulary(self) -> dict[str, int]:
+        """Return every letter with its id."""
+        return {chr(ord("a") + token): token for token in range(self.vocab_size)}
+
+
+def _log(probability: Fraction) -> float:
+    return math.log(probability) if probability else -math.inf

@@ -1,0 +1,122 @@
+"""A tokenizer with its chat template, the same whichever file it was read from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from jinja2 import TemplateError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer as Backend
+
+from outrider.errors import CapabilityError, PromptError
+
+END_OF_TURN = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|eot|>",
+    "<|end_of_turn|>",
+)
+"""Control tokens by which the common chat formats end a turn or a text."""
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The special tokens a chat template may write, by role, e.g. `bos_token`, and the ids that end a turn."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    eos_ids: frozenset[int] = frozenset()
+
+
+class TextTokenizer:
+    """Text to tokens and back, over a `tokenizers` backend.
+
+    `add_special` and `template` are fixed at loading, so that encoding needs no other state. Implements
+    `outrider.models.base.Tokenizer`.
+    """
+
+    def __init__(self, backend: Backend, special: SpecialTokens, chat_template: str | None = None) -> None:
+        backend.no_truncation()
+        backend.no_padding()
+        self.backend = backend
+        self.eos_ids = special.eos_ids
+        self.has_chat_template = chat_template is not None
+        self._special, self._template = special, chat_template
+
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
+        """Return the tokens of a text; `special` adds what the model expects around it (BOS)."""
+        return list(self.backend.encode(text, add_special_tokens=special).ids)
+
+    def decode(self, tokens: Sequence[int], *, skip_special: bool = True) -> str:
+        """Return the text of tokens; incomplete UTF-8 becomes U+FFFD, ids without a token become nothing."""
+        return str(self.backend.decode(list(tokens), skip_special_tokens=skip_special))
+
+    def chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        """Put messages through the chat template, ready for the assistant's turn.
+
+        CapabilityError without a template; PromptError with the template's own words where it turns the
+        messages down.
+        """
+        if self._template is None:
+            raise CapabilityError("this model has no chat template; give it plain text (drop --chat)")
+        try:
+            text = render_chat(self._template, messages, self._special.texts)
+        except TemplateError as error:
+            raise PromptError(f"the chat template turned the messages down: {error}") from error
+        return self.encode(text, special=False)
+
+    def vocabulary(self) -> dict[str, int]:
+        """Return every token's text with its id, added tokens included."""
+        return dict(self.backend.get_vocab(with_added_tokens=True))
+
+
+def render_chat(template: str, messages: Sequence[dict[str, Any]], texts: Mapping[str, str]) -> str:
+    """Return the text that a chat template makes of messages, with the opening of the assistant's turn.
+
+    Templates come with the weights and are untrusted: they run in jinja2's immutable sandbox. `texts` are the
+    special tokens by role. jinja2's TemplateError where the template fails or refuses the messages.
+    """
+
+    def raise_exception(message: str) -> None:
+        raise TemplateError(message)
+
+    def strftime_now(layout: str) -> str:
+        return datetime.now().strftime(layout)
+
+    def tojson(
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: int | None = None,
+        separators: tuple[str, str] | None = None,
+        sort_keys: bool = False,
+    ) -> str:
+        # Unlike jinja2's own filter this one leaves <, > and & alone: the text goes to a model, not to HTML.
+        return json.dumps(
+            value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        )
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+    )
+    environment.filters["tojson"] = tojson
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = strftime_now
+    compiled = environment.from_string(template)
+    return compiled.render(
+        messages=list(messages), tools=None, documents=None, add_generation_prompt=True, **texts
+    )
+
+
+def end_of_turn_ids(special_tokens: Mapping[str, int], *named: int | None) -> frozenset[int]:
+    """Return the ids that end a turn: those named as such, and the known ones among the special tokens."""
+    known = {special_tokens[text] for text in END_OF_TURN if text in special_tokens}
+    return frozenset(known | {token for token in named if token is not None})

@@ -1,0 +1,91 @@
+"""Draws that are pure functions of the seed and of what is being decided."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from outrider.sampling.draws import Draws
+from outrider.sampling.noise import Purpose, exponentials, key, uniform
+from outrider.types import Law, Number
+
+
+class SharesNoise(Protocol):
+    """The part of an acceptance rule that decides which draws it is given."""
+
+    @property
+    def shares_noise(self) -> bool:
+        """True when a drafter must draw with the noise that later draws the target's token."""
+        ...
+
+
+class SharedDraws:
+    """Draws that depend on (seed, request, absolute position) only, whoever asks and in whatever round.
+
+    A token is the winner of an exponential race, argmin E_i / p_i (Gumbel-max in other words), so that target
+    and drafter, racing with the same noise, agree often (Daliri, Musco and Suresh, 2408.07978). `base` is the
+    number of committed tokens when the step begins.
+    """
+
+    def __init__(self, seed: int, request: int, base: int) -> None:
+        self._seed, self._request, self._base = seed, request, base
+
+    def accepts(self, probability: Number, node: int) -> bool:
+        """Decide whether draft node `node` of this step passes: u < probability."""
+        return uniform(key(self._seed, self._request, self._base, Purpose.ACCEPT, node)) < probability
+
+    def token(self, law: Law, depth: int) -> int:
+        """Draw a token from `law [V]` for absolute position `base + depth`."""
+        return race(law, key(self._seed, self._request, self._base + depth, Purpose.TOKEN))
+
+
+class StepDraws:
+    """Draws that no other step, purpose or depth shares.
+
+    `base`, the number of committed tokens when the step begins, grows with every step, so it names the step.
+    `purpose` tells the drafter's tokens from the rule's.
+    """
+
+    def __init__(self, seed: int, request: int, base: int, purpose: Purpose) -> None:
+        self._seed, self._request, self._base, self._purpose = seed, request, base, purpose
+
+    def accepts(self, probability: Number, node: int) -> bool:
+        """Decide whether draft node `node` of this step passes: u < probability."""
+        return uniform(key(self._seed, self._request, self._base, Purpose.ACCEPT, node)) < probability
+
+    def token(self, law: Law, depth: int) -> int:
+        """Draw a token from `law [V]` for the position `depth` after the committed text, in this step."""
+        return race(law, key(self._seed, self._request, self._base, self._purpose, depth))
+
+
+def rule_draws(rule: SharesNoise, seed: int, request: int, base: int) -> Draws:
+    """Return what `rule` draws from in the step that begins with `base` committed tokens."""
+    if rule.shares_noise:
+        return SharedDraws(seed, request, base)
+    return StepDraws(seed, request, base, Purpose.RESIDUAL)
+
+
+def draft_draws(rule: SharesNoise, seed: int, request: int, base: int) -> Draws:
+    """Return what a drafter draws from under `rule`: its very noise, or noise independent of it."""
+    if rule.shares_noise:
+        return SharedDraws(seed, request, base)
+    return StepDraws(seed, request, base, Purpose.DRAFT)
+
+
+def race(law: Law, key: int) -> int:
+    """Draw a token from `law [V]`, which need not be normalised: argmin E_i / p_i over its support.
+
+    The noise is that of `exponentials(key, …)`; a law with a single token returns it without any noise. The
+    winner does not change when the law is scaled or when tokens of probability zero are added.
+    """
+    weights = law if isinstance(law, Tensor) else torch.tensor([float(p) for p in law], dtype=torch.float64)
+    count = int(weights.count_nonzero())
+    assert count > 0, "a law without a token"
+    if count == 1:
+        return int(weights.argmax())
+    if 4 * count > len(weights):  # gathering costs more than noise for the tokens that cannot win
+        return int(exponentials(key, len(weights), weights.device).div_(weights).argmin())
+    support = weights.nonzero().flatten()
+    return int(support[exponentials(key, support).div_(weights[support]).argmin()])

@@ -1,0 +1,127 @@
+"""Logits to probability laws: the only place where this happens, for targets and drafters alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from outrider.errors import NumericsError
+from outrider.sampling.params import SamplingParams
+
+_COLDEST, _HOTTEST = 1e-30, 1e30  # keeps -x / temperature within float32
+
+
+def law(logits: Float[Tensor, "*N V"], params: SamplingParams) -> Float[Tensor, "*N V"]:
+    """Return the law of the next token, float32, for one row of logits or for several.
+
+    Temperature 0 gives the point mass on the most likely token, the lowest id among equals. Otherwise, in
+    this order: temperature; `top_k` (tokens that tie with the k-th stay); `top_p` (tokens in falling order of
+    probability, equal ones in rising order of id, until their mass reaches top_p of what top_k left; the
+    token that reaches it stays); `min_p` (relative to the most likely token); the rest is renormalised.
+    Each row is worked out by itself. NumericsError where a row holds NaN or its maximum is not finite.
+    """
+    if logits.dim() == 1:
+        return _law(logits, params)
+    assert logits.dim() == 2
+    rows = [_law(row, params) for row in logits]
+    return torch.stack(rows) if rows else logits.new_zeros(logits.shape, dtype=torch.float32)
+
+
+class LogitLaws:
+    """The laws of one sequence's rows, worked out when they are asked for and then kept.
+
+    `logits [N+1, V]`; `modes [N+1]` may bring along the most likely token of each row (the lowest id among
+    equals) where the pass has already found it. NumericsError when a row that is asked for holds NaN or its
+    maximum is not finite.
+    """
+
+    def __init__(
+        self, logits: Float[Tensor, "M V"], params: SamplingParams, modes: Sequence[int] | None = None
+    ) -> None:
+        assert logits.dim() == 2
+        assert modes is None or len(modes) == len(logits)
+        self._logits, self._params = logits, params
+        self._modes = modes
+        self._peaks: list[float] | None = None
+        self._laws: dict[int, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self._logits)
+
+    def __getitem__(self, row: int, /) -> Tensor:
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        if row not in self._laws:
+            if self._params.temperature == 0:
+                self._laws[row] = _point_mass(self._logits[row], self.mode(row))
+            else:
+                self._laws[row] = _law(self._logits[row], self._params)
+        return self._laws[row]
+
+    def mode(self, row: int) -> int:
+        """Return the most likely token of a row, the lowest id among equals."""
+        if self._peaks is None:
+            self._peaks = self._logits.amax(-1).tolist()  # NaN wins every maximum
+        if self._modes is None:
+            self._modes = self._logits.argmax(-1).tolist()
+        _check(self._peaks[row])
+        return self._modes[row]
+
+
+def _law(row: Float[Tensor, " V"], params: SamplingParams) -> Float[Tensor, " V"]:
+    row = row.to(torch.float32)
+    peak = row.amax()
+    _check(peak.item())
+    if params.temperature == 0:
+        return _point_mass(row, int(row.argmax()))
+    if 0 < params.top_k < len(row):
+        ids = (row >= row.topk(params.top_k).values[-1]).nonzero().flatten()
+        return torch.zeros_like(row).index_copy_(0, ids, _filtered(row[ids], peak, params))
+    return _filtered(row, peak, params)
+
+
+def _filtered(row: Float[Tensor, " V"], peak: Tensor, params: SamplingParams) -> Float[Tensor, " V"]:
+    scaled = (row - peak).div_(min(max(params.temperature, _COLDEST), _HOTTEST))
+    weights = scaled.exp_()  # the most likely token weighs exactly 1
+    if params.top_p < 1:
+        weights = _nucleus(weights, params.top_p)
+    if params.min_p > 0:
+        weights.masked_fill_(weights < params.min_p, 0.0)
+    # Summed in float64, so that the rounded total does not depend on how the sum was split over threads.
+    return weights.div_(weights.sum(dtype=torch.float64).item())
+
+
+def _nucleus(weights: Float[Tensor, " V"], top_p: float) -> Float[Tensor, " V"]:
+    """Keep the heaviest tokens until their share of the total reaches top_p (Holtzman et al. 2020)."""
+    # Sorting a whole vocabulary is slow. The upper half of a positive float's bits orders tokens into narrow
+    # bands of weight; only the band in which top_p is reached needs to be sorted.
+    bands = weights.view(torch.int32) >> 16
+    mass = torch.bincount(bands, weights=weights.to(torch.float64))
+    reached = mass.flip(0).cumsum(0)
+    wanted = top_p * reached[-1].item()
+    above = int((reached < wanted).sum())
+    band = len(mass) - 1 - above
+    missing = wanted - (reached[above - 1].item() if above else 0.0)
+    kept = bands > band
+    ids = (bands == band).nonzero().flatten()
+    heaviest, order = weights[ids].sort(descending=True, stable=True)
+    count = int((heaviest.cumsum(0, dtype=torch.float64) < missing).sum()) + 1
+    kept[ids[order[:count]]] = True
+    return weights.mul_(kept)
+
+
+def _point_mass(row: Tensor, token: int) -> Float[Tensor, " V"]:
+    mass = torch.zeros(len(row), dtype=torch.float32, device=row.device)
+    mass[token] = 1.0
+    return mass
+
+
+def _check(peak: float) -> None:
+    if not -float("inf") < peak < float("inf"):
+        raise NumericsError(
+            f"the model's logits have {peak} as their maximum; the weights may be damaged, or the precision "
+            "too low for them: try float32 weights"
+        )

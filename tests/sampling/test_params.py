@@ -1,0 +1,75 @@
+"""The options of a request are checked when they are built."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from outrider.errors import OptionError
+from outrider.sampling.params import SamplingParams
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("temperature", -0.1, ">= 0"),
+        ("temperature", math.nan, "finite"),
+        ("temperature", math.inf, "finite"),
+        ("temperature", 10**400, "finite"),
+        ("temperature", True, "finite"),
+        ("temperature", "1", "finite"),
+        ("temperature", None, "finite"),
+        ("top_k", -1, ">= 0"),
+        ("top_k", 1.5, "whole"),
+        ("top_k", False, "whole"),
+        ("top_p", 0.0, "0 < top_p <= 1"),
+        ("top_p", 1.01, "0 < top_p <= 1"),
+        ("top_p", math.nan, "0 < top_p <= 1"),
+        ("min_p", -0.01, "from 0 to 1"),
+        ("min_p", 1.01, "from 0 to 1"),
+        ("seed", 2**64, "64-bit"),
+        ("seed", -(2**63) - 1, "64-bit"),
+        ("seed", 1.0, "64-bit"),
+        ("max_tokens", 0, ">= 1"),
+        ("max_tokens", True, "whole"),
+        ("stop", "", "non-empty"),
+        ("stop", ["a", ""], "non-empty"),
+        ("stop", [1], "non-empty"),
+        ("stop", b"a", "non-empty"),
+        ("stop", 7, "non-empty"),
+        ("stop_token_ids", [-1], "token ids"),
+        ("stop_token_ids", [True], "token ids"),
+        ("stop_token_ids", "12", "token ids"),
+        ("stop_token_ids", 3, "token ids"),
+        ("ignore_eos", 1, "True or False"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_the_option_the_value_and_the_range(
+    option: str, value: Any, allowed: str
+) -> None:
+    with pytest.raises(OptionError) as refusal:
+        SamplingParams(**{option: value})
+    message = str(refusal.value)
+    assert message.startswith(f"{option}={value!r}")
+    assert allowed in message
+
+
+@pytest.mark.parametrize("stop", ["end", ["end"], ("end",)])
+def test_stop_texts_may_be_one_or_several(stop: Any) -> None:
+    assert SamplingParams(stop=stop).stop == ("end",)
+
+
+def test_values_at_the_edges_of_the_ranges_are_accepted() -> None:
+    SamplingParams(temperature=0, top_k=0, top_p=1, min_p=0, seed=-(2**63), max_tokens=1)
+    SamplingParams(temperature=1e-300, top_k=10**9, top_p=1e-9, min_p=1, seed=2**64 - 1, max_tokens=None)
+
+
+def test_options_cannot_be_changed_afterwards() -> None:
+    params = SamplingParams()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        params.temperature = 1.0  # type: ignore[misc]
+    assert params.greedy
+    assert not dataclasses.replace(params, temperature=0.5).greedy
