@@ -76,7 +76,12 @@ class LLM:
         return results[0] if _is_single(prompt) else results  # type: ignore[return-value]
 
     def stream(
-        self, prompt: Prompt | Messages, params: SamplingParams | None = None, *, chat: bool = False, **options: Any
+        self,
+        prompt: Prompt | Messages,
+        params: SamplingParams | None = None,
+        *,
+        chat: bool = False,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Complete one prompt and yield its text as it comes; the last chunk carries the `Result`.
 
@@ -102,12 +107,12 @@ class LLM:
             return list(prompt)  # type: ignore[arg-type]
         raise PromptError("a prompt is a text, a list of token ids, or with chat=True a list of messages")
 
-    def using(
-        self, *, drafter: str | None = None, rule: str | None = None, budget: int | None = None
-    ) -> LLM:
+    def using(self, *, drafter: str | None = None, rule: str | None = None, budget: int | None = None) -> LLM:
         """Return an LLM with another drafter, rule or budget that shares this one's loaded target."""
         name = self.drafter_name if drafter is None else drafter
-        made = self._drafter if drafter is None else build_drafter(name, self.model, self._weights, self._device)
+        made = (
+            self._drafter if drafter is None else build_drafter(name, self.model, self._weights, self._device)
+        )
         return LLM(
             self.model,
             made,
@@ -159,9 +164,7 @@ def load(
     DRAFTERS[drafter.partition(":")[0]]  # an unknown drafter fails before weights are read
     loaded = load_model(model, weights=weights, device=device, tokenizer=tokenizer)
     made = build_drafter(drafter, loaded, weights, device)
-    return LLM(
-        loaded, made, drafter_name=drafter, rule=rule, budget=budget, weights=weights, device=device
-    )
+    return LLM(loaded, made, drafter_name=drafter, rule=rule, budget=budget, weights=weights, device=device)
 
 
 def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> Drafter:
@@ -169,7 +172,9 @@ def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> 
     name, _, argument = spec.partition(":")
     kind: DrafterClass = DRAFTERS.load(name)
     if kind.takes_model != bool(argument):
-        wants = f"needs a model: write {name}:PATH" if kind.takes_model else f"takes no argument: write {name}"
+        wants = (
+            f"needs a model: write {name}:PATH" if kind.takes_model else f"takes no argument: write {name}"
+        )
         raise OptionError(f"the drafter {name!r} {wants}")
     model = None
     if argument:

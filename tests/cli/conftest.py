@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,10 @@ def _tensors(vocabulary: int, seed: int) -> dict[str, torch.Tensor]:
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator) / shape[-1] ** 0.5
 
-    tensors = {"model.embed_tokens.weight": random(vocabulary, HIDDEN), "model.norm.weight": torch.ones(HIDDEN)}
+    tensors = {
+        "model.embed_tokens.weight": random(vocabulary, HIDDEN),
+        "model.norm.weight": torch.ones(HIDDEN),
+    }
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}"
         for name in ("input_layernorm", "post_attention_layernorm"):
@@ -74,3 +78,12 @@ def _tensors(vocabulary: int, seed: int) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_tiny_model(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """A model this small is slower on several threads, and much slower beside other work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -48,7 +48,7 @@ def tiny_model(tiny_config: Callable[..., Any]) -> Callable[..., Any]:
         model = transformers.AutoModelForCausalLM.from_config(tiny_config(model_type, **options)).eval()
         with torch.no_grad():
             for name, tensor in model.named_parameters():
-                if "norm" in name or name.endswith("bias"):
+                if "norm" in name.lower() or ".ln_" in name or name.endswith("bias"):
                     tensor.uniform_(0.5, 1.5)
                 else:
                     tensor.normal_(std=0.2)

@@ -134,7 +134,9 @@ def test_keys_left_out_of_a_configuration_take_the_defaults_of_transformers(
         heads = {"num_attention_heads": 64, "hidden_size": 128}
         full = tiny_config(model_type, **heads)
         kept = {"model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"}
-        sparse = {key: value for key, value in full.to_dict().items() if key in {*kept, "num_attention_heads"}}
+        sparse = {
+            key: value for key, value in full.to_dict().items() if key in {*kept, "num_attention_heads"}
+        }
         assert from_hf(sparse) == from_hf(type(full)(**sparse))
 
 
@@ -154,13 +156,19 @@ def test_a_window_counts_the_row_itself(tiny_config: Callable[..., Any]) -> None
         ({"rope_parameters": {"rope_type": "spiral"}}, UnsupportedModelError, "spiral"),
         ({"partial_rotary_factor": 0.5}, UnsupportedModelError, "partial_rotary_factor"),
         (
-            {"rope_parameters": {"full_attention": {"rope_theta": 1.0}, "sliding_attention": {"rope_theta": 2.0}}},
+            {
+                "rope_parameters": {
+                    "full_attention": {"rope_theta": 1.0},
+                    "sliding_attention": {"rope_theta": 2.0},
+                }
+            },
             UnsupportedModelError,
             "differ between layer types",
         ),
         ({"rope_parameters": {"rope_type": "linear"}}, LoadError, "factor"),
         ({"rope_parameters": {"rope_theta": float("nan")}}, LoadError, "rope_theta"),
         ({"num_hidden_layers": 0}, LoadError, "num_hidden_layers"),
+        ({"num_hidden_layers": 1 << 40}, LoadError, "num_hidden_layers must be at most"),
         ({"num_key_value_heads": 3}, LoadError, "4 heads cannot share 3"),
         ({"vocab_size": "many"}, LoadError, "vocab_size"),
         ({"hidden_size": 31.5}, LoadError, "whole number"),

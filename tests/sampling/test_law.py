@@ -90,7 +90,7 @@ def test_the_law_of_temperature_zero_is_a_point_mass_on_the_lowest_of_equal_ids(
 
 
 def test_a_very_small_temperature_is_not_temperature_zero() -> None:
-    """Equal maxima share the mass at every temperature above 0; engines that divide by 1e-6 or less overflow."""
+    """Equal maxima share the mass at every temperature above 0, however small; nothing overflows."""
     logits = torch.tensor([1.0, 5.0, 5.0, -torch.inf])
     for temperature in (1e-5, 1e-40, 1e-300):
         assert law(logits, SamplingParams(temperature=temperature)).tolist() == [0.0, 0.5, 0.5, 0.0]

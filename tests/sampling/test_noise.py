@@ -57,6 +57,12 @@ def test_exponential_noise_is_standard_exponential_positive_and_finite() -> None
     assert stats.kstest(noise.numpy(), "expon").pvalue > SIGNIFICANCE
 
 
+def test_the_rarest_draws_are_positive_and_finite_too() -> None:
+    """The mixer maps 0 to 0: a key just before 0 in the stream gives the smallest u there is, 2^-53."""
+    assert mix(0) == 0
+    assert exponentials(-0x9E3779B97F4A7C15 % 2**64, 1).tolist() == pytest.approx([53 * math.log(2)])
+
+
 def pairs(kind: str) -> tuple[list[float], list[float]]:
     """Numbers of neighbours: two draws that differ in one part of their key only."""
     first, second = [], []

@@ -68,7 +68,7 @@ def row_checks(target: Target, *, seed: int = 0) -> Iterator[Check]:
             ]
         )
 
-    layouts = {"in a chain": [CHAIN], "in a batch": [CHAIN[:4], CHAIN[:1]]}
+    layouts: dict[str, list[tuple[int, ...]]] = {"in a chain": [CHAIN], "in a batch": [CHAIN[:4], CHAIN[:1]]}
     if target.can_branch:
         layouts |= {"in a tree": [TREE], "in a batch of trees": [TREE, TREE[:6]]}
     for place, shapes in layouts.items():
@@ -91,9 +91,7 @@ def _filled(target: Target, text: Sequence[int]) -> Cache:
     cache = target.new_cache()
     rows = range(len(text))
     parents = tuple(row - 1 for row in rows)
-    target.forward(
-        Batch(tuple(text), tuple(rows), (0,) * len(text), parents, (len(text) - 1,)), [cache]
-    )
+    target.forward(Batch(tuple(text), tuple(rows), (0,) * len(text), parents, (len(text) - 1,)), [cache])
     cache.keep(rows)
     return cache
 
@@ -108,7 +106,9 @@ def _one_by_one(target: Target, text: Sequence[int]) -> Tensor:
     return logits
 
 
-def _batch(shapes: Sequence[Sequence[int]], guesses: Sequence[Sequence[int]], caches: Sequence[Cache]) -> Batch:
+def _batch(
+    shapes: Sequence[Sequence[int]], guesses: Sequence[Sequence[int]], caches: Sequence[Cache]
+) -> Batch:
     """Pack a tree for each sequence: `shapes` are parents, `guesses` the tokens to fill them with."""
     tokens: list[int] = []
     positions: list[int] = []
@@ -121,9 +121,7 @@ def _batch(shapes: Sequence[Sequence[int]], guesses: Sequence[Sequence[int]], ca
             sequences.append(index)
             parents.append(parent if parent < 0 else start + parent)
             positions.append(cache.length if parent < 0 else positions[start + parent] + 1)
-    return Batch(
-        tuple(tokens), tuple(positions), tuple(sequences), tuple(parents), tuple(range(len(tokens)))
-    )
+    return Batch(tuple(tokens), tuple(positions), tuple(sequences), tuple(parents), tuple(range(len(tokens))))
 
 
 def _paths(tokens: Sequence[int], shape: Sequence[int]) -> Iterator[list[int]]:

@@ -20,7 +20,10 @@ PEERS = ("transformers",)
 class Contestant(Protocol):
     """Something that answers a prompt and says how long it took."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Its name in the results."""
+        ...
 
     def generate(self, prompt: list[int], params: SamplingParams) -> Result:
         """Return the result for one prompt of token ids."""
@@ -46,7 +49,8 @@ def contestants(
 ) -> list[Contestant]:
     """Return plain decoding first, then each drafter and each peer once.
 
-    `model` is the name that `llm` was loaded by; peers load it again. UnknownNameError for a peer that is not known, OptionError where it cannot run these parameters.
+    `model` is the name that `llm` was loaded by; peers load it again. UnknownNameError for a peer that is
+    not known, OptionError where it cannot run these parameters.
     """
     names = list(dict.fromkeys([BASELINE, *drafters]))
     runners: list[Contestant] = [DrafterContestant(name, llm.using(drafter=name)) for name in names]

@@ -27,8 +27,8 @@ class TransformersPeer:
 
     name = "transformers"
 
-    def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
-        self._model, self._tokenizer = model, tokenizer
+    def __init__(self, model: Any, tokenizer: Tokenizer, context_limit: int) -> None:
+        self._model, self._tokenizer, self._context_limit = model, tokenizer, context_limit
 
     @classmethod
     def build(cls, name: str, loaded: LoadedModel) -> TransformersPeer:
@@ -40,9 +40,8 @@ class TransformersPeer:
         try:
             import transformers
         except ImportError as error:
-            raise LoadError(
-                '--peer transformers needs transformers: pip install "outrider[hf]"'
-            ) from error
+            raise LoadError('--peer transformers needs transformers: pip install "outrider[hf]"') from error
+        transformers.utils.logging.disable_progress_bar()
         path = locate(name)
         if path.is_dir():
             model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
@@ -51,20 +50,23 @@ class TransformersPeer:
             config = loaded.target.config
             model = from_tensors(config, _gguf_source(file, config))
         else:
-            raise CapabilityError(f"--peer transformers cannot read {path.name}; give a Hugging Face directory")
-        return cls(model.eval(), loaded.tokenizer)
+            raise CapabilityError(
+                f"--peer transformers cannot read {path.name}; give a Hugging Face directory"
+            )
+        return cls(model.eval(), loaded.tokenizer, loaded.target.context_limit)
 
     @torch.inference_mode()
     def generate(self, prompt: list[int], params: SamplingParams) -> Result:
         """Return the result for one prompt; decode time runs from its first token to its last."""
-        assert params.greedy and params.max_tokens is not None
+        assert params.greedy
+        assert params.max_tokens is not None
         assert not params.stop, "stop strings are not part of a benchmark"
         ends = sorted({*params.stop_token_ids, *(() if params.ignore_eos else self._tokenizer.eos_ids)})
         clock = _TokenClock()
         output = self._model.generate(
             torch.tensor([prompt]),
             attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-            max_new_tokens=params.max_tokens,
+            max_new_tokens=min(params.max_tokens, self._context_limit - len(prompt)),
             do_sample=False,
             eos_token_id=ends or None,
             pad_token_id=0,
@@ -134,7 +136,7 @@ def from_tensors(config: DecoderConfig, source: TensorSource) -> Any:
     """
     import transformers
 
-    values = {
+    values: dict[str, Any] = {
         "vocab_size": config.vocab_size,
         "hidden_size": config.hidden_size,
         "intermediate_size": config.intermediate_size,
@@ -147,7 +149,9 @@ def from_tensors(config: DecoderConfig, source: TensorSource) -> Any:
         "tie_word_embeddings": config.tied_embeddings,
     }
     if config.windows:
-        raise CapabilityError("--peer transformers does not build models with sliding windows from a GGUF file")
+        raise CapabilityError(
+            "--peer transformers does not build models with sliding windows from a GGUF file"
+        )
     if config.family in ("llama", "qwen3"):
         values["attention_bias"] = config.output_bias or (config.family == "llama" and config.qkv_bias)
     if config.family == "llama":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from math import isfinite
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,21 @@ def bench_document(
 ) -> dict[str, Any]:
     """Return the document of one run: a row for each drafter in each task and overall, drafters in order."""
     names = list(dict.fromkeys(m.contestant for m in measurements))
+    categories = list(dict.fromkeys(m.prompt.category for m in measurements))
     rows = [
         summarize([m for m in measurements if m.contestant == name and _counts(m, category)], category)
         for name in names
-        for category in [*suite.categories, OVERALL]
+        for category in [*categories, OVERALL]
     ]
     return {
         "schema": BENCH_SCHEMA,
         "results": rows,
         "prompts": [_prompt_row(m) for m in measurements],
-        "suite": {"name": suite.name, "prompts": len(suite.prompts)},
+        "suite": {
+            "name": suite.name,
+            "prompts": len(suite.prompts),
+            "left_out": _left_out(measurements, suite),
+        },
         "sampling": asdict(params),
         "provenance": provenance,
     }
@@ -83,7 +88,9 @@ def summarize(own: Sequence[Measurement], category: str) -> dict[str, Any]:
         "acceptance_rate": accepted / drafted if drafted else None,
         "drafted_per_position": add_counts([c.drafted_per_position for c in counts]),
         "accepted_per_position": add_counts([c.accepted_per_position for c in counts]),
-        "overhead_ms_per_step": 1000 * outside / later_passes if later_passes > 0 and isfinite(outside) else None,
+        "overhead_ms_per_step": 1000 * outside / later_passes
+        if later_passes > 0 and isfinite(outside)
+        else None,
         "identical_to_plain": sum(m.identical_to_plain for m in own) / len(own),
         "speedup": asdict(interval) if interval else None,
         "rule": counts[0].rule,
@@ -93,6 +100,11 @@ def summarize(own: Sequence[Measurement], category: str) -> dict[str, Any]:
 
 def _counts(m: Measurement, category: str) -> bool:
     return category in (OVERALL, m.prompt.category)
+
+
+def _left_out(measurements: Sequence[Measurement], suite: Suite) -> list[str]:
+    measured = {m.prompt.id for m in measurements}
+    return [prompt.id for prompt in suite.prompts if prompt.id not in measured]
 
 
 def _prompt_row(m: Measurement) -> dict[str, Any]:

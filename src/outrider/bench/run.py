@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from outrider.bench.contestants import BASELINE, Contestant
 from outrider.bench.suites import Prompt, Suite
 from outrider.engine.result import Result
-from outrider.errors import OptionError
+from outrider.errors import OptionError, PromptError
 from outrider.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -62,15 +62,14 @@ def run_suite(
 
     All contestants answer a prompt before the next one comes, in an order that turns by one each time, so
     that drift of the machine hits all alike. `chat` None means: if the model has a chat template. With
-    `turns`, later turns are asked too, after plain decoding's own answers. Progress goes to `notes`.
+    `turns`, later turns are asked too, after plain decoding's own answers. Prompts that do not fit into the
+    context are left out. Progress and notices go to `notes`.
     """
     assert contestants[0].name == BASELINE
     templated = llm.model.tokenizer.has_chat_template if chat is None else chat
     if turns and not templated:
         raise OptionError("--turns needs a chat template to put the turns together; drop it or --no-chat")
-    first = llm.encode(suite.prompts[0].turns[0], chat=templated)
-    for contestant in contestants:
-        contestant.generate(first, replace(params, max_tokens=WARM_UP_TOKENS))
+    room = llm.model.target.context_limit - 1
     measurements: list[Measurement] = []
     total = sum(len(p.turns) if turns else 1 for p in suite.prompts) * len(contestants)
     with _progress(notes) as bar:
@@ -81,6 +80,13 @@ def run_suite(
             for turn, text in enumerate(prompt.turns if turns else prompt.turns[:1]):
                 messages.append({"role": "user", "content": text})
                 ids = llm.encode(messages if templated else text, chat=templated)
+                if len(ids) > room:
+                    if notes is not None:
+                        notes.print(f"prompt {prompt.id} is left out: {len(ids)} tokens, room for {room}")
+                    bar.advance(task, (len(prompt.turns) - turn if turns else 1) * len(contestants))
+                    break
+                if not asked:
+                    _warm_up(contestants, ids, params)
                 answers: dict[str, tuple[Result, float]] = {}
                 for contestant in _turned(contestants, asked):
                     bar.update(task, description=f"{prompt.category} · {contestant.name}")
@@ -94,7 +100,14 @@ def run_suite(
                 for contestant in contestants:
                     result, seconds = answers[contestant.name]
                     measurements.append(Measurement(contestant.name, prompt, turn, result, plain, seconds))
+    if not measurements:
+        raise PromptError(f"no prompt of the suite fits into the model's context of {room + 1} tokens")
     return measurements
+
+
+def _warm_up(contestants: Sequence[Contestant], ids: list[int], params: SamplingParams) -> None:
+    for contestant in contestants:
+        contestant.generate(ids, replace(params, max_tokens=WARM_UP_TOKENS))
 
 
 def _turned(contestants: Sequence[Contestant], by: int) -> Iterator[Contestant]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from outrider.bench.result import OVERALL
@@ -11,18 +12,19 @@ from outrider.bench.result import OVERALL
 
 def results_table(document: dict[str, Any]) -> Table:
     """Return the table of a bench document, task by task."""
-    table = Table(title=None, header_style="bold")
-    table.add_column("task")
-    table.add_column("drafter")
-    for heading in ("tokens/s", "end to end", "first token", "τ", "accepted", "identical", "speedup (95 %)"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("task", no_wrap=True)
+    table.add_column("drafter", overflow="fold")
+    for heading in ("tokens/s", "end to end", "first token", "τ", "kept", "same", "speedup"):
+        table.add_column(heading, justify="right")
+    table.add_column("95 %", justify="right", no_wrap=True)
     rows = document["results"]
     categories = list(dict.fromkeys(row["category"] for row in rows))
     for category in sorted(categories, key=lambda name: name == OVERALL):
         for row in (row for row in rows if row["category"] == category):
             speedup = row["speedup"]
             table.add_row(
-                category,
+                category if row["drafter"] == rows[0]["drafter"] else "",
                 row["drafter"],
                 _number(row["decode_tokens_per_second"], ".1f"),
                 _number(row["end_to_end_tokens_per_second"], ".1f"),
@@ -30,7 +32,8 @@ def results_table(document: dict[str, Any]) -> Table:
                 _number(row["mean_accepted_length"], ".2f"),
                 _number(row["acceptance_rate"], ".0%"),
                 _number(row["identical_to_plain"], ".0%"),
-                "–" if speedup is None else "{median:.2f}× ({low:.2f}–{high:.2f})".format(**speedup),
+                "–" if speedup is None else f"{speedup['median']:.2f}×",
+                "" if speedup is None else f"{speedup['low']:.2f}–{speedup['high']:.2f}",
                 style="bold" if category == OVERALL else None,
             )
         table.add_section()
@@ -41,7 +44,7 @@ def curve_table(document: dict[str, Any]) -> Table:
     """Return the table of a latency curve: counts of rows down, contexts across."""
     points = {(point["context"], point["rows"]): point for point in document["curves"]}
     contexts = sorted({context for context, _ in points})
-    table = Table(header_style="bold")
+    table = Table(header_style="bold", box=SIMPLE_HEAD)
     table.add_column("rows", justify="right")
     for context in contexts:
         table.add_column(f"ms at {context}", justify="right")

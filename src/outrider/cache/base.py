@@ -26,7 +26,7 @@ class Cache(Protocol):
         ...
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Commit the pending rows with these indices (ascending, a path from the root down), drop the rest."""
+        """Commit these pending rows (ascending indices, a path from the root down), drop the rest."""
         ...
 
     def truncate(self, length: int) -> None:

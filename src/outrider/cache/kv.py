@@ -21,6 +21,7 @@ class KvCache:
     can_rewind = True
 
     def __init__(self, layers: int, kv_heads: int, head_dim: int, device: torch.device) -> None:
+        self.kv_heads = kv_heads
         self._shape = (layers, 2, kv_heads, head_dim)
         self._device = device
         self._buffer = torch.zeros(layers, 2, kv_heads, 0, head_dim, device=device)
@@ -72,18 +73,21 @@ class KvCache:
         self._pending = rows
         self._side = torch.empty(layers, 2, kv_heads, rows, dim, device=self._device) if branching else None
 
+    @torch.inference_mode()
     def store(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Write the pending chain's keys and values, `[n, Hkv, D]` each, into their slots."""
         slots = self._buffer[layer, :, :, self._length : self._length + len(k)]
         slots[0] = k.transpose(0, 1)
         slots[1] = v.transpose(0, 1)
 
+    @torch.inference_mode()
     def store_branches(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Write the pending tree's keys and values, `[n, Hkv, D]` each, into the side buffer."""
         assert self._side is not None
         self._side[layer, 0] = k.transpose(0, 1)
         self._side[layer, 1] = v.transpose(0, 1)
 
+    @torch.inference_mode()
     def lay_out(self, layer: int, path: Tensor) -> None:
         """Put the pending rows `path [P]` into the slots after the committed ones, for this layer."""
         assert self._side is not None

@@ -31,25 +31,28 @@ def audit(
     threads: options.Threads = None,
     as_json: options.Json = False,
 ) -> None:
-    """Check exact rules, rows that don't depend on their neighbours, and the same tokens as plain decoding."""
+    """Check that the promises are kept.
+
+    Rules are exact, rows don't depend on their neighbours, and drafts don't change the tokens.
+    """
     options.check_names([drafter], rule)
 
-    import outrider
     from outrider.bench.audit import identity_checks, row_checks, rule_checks
     from outrider.cli import terminal
     from outrider.cli.documents import one_line
+    from outrider.cli.loading import load_llm
 
     notes = terminal.console(stderr=True)
-    with notes.status(f"loading {model}"):
-        llm = outrider.load(
-            model,
-            drafter=drafter,
-            rule=rule,
-            weights=weights,
-            device=device,
-            budget=budget,
-            threads=threads,
-        )
+    llm = load_llm(
+        model,
+        notes,
+        drafter=drafter,
+        rule=rule,
+        weights=weights,
+        device=device,
+        budget=budget,
+        threads=threads,
+    )
     checks: list[Check] = []
     parts = (
         ("proving the rules", rule_checks(list(RULES) if rule == "auto" else [rule], cases=cases, seed=seed)),

@@ -29,7 +29,10 @@ app = typer.Typer(cls=DefaultCommand, add_completion=False, rich_markup_mode=Non
 
 @app.callback()
 def bench() -> None:
-    """Measure drafters on prompts (`run`, also without the word) or the cost of a pass (`curve`)."""
+    """Measure drafters, or the cost of a pass.
+
+    `outrider bench MODEL …` is `outrider bench run MODEL …`.
+    """
 
 
 @app.command()
@@ -71,18 +74,18 @@ def run(
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
-    """Run every drafter on every prompt and compare each with plain decoding."""
+    """Measure drafters on prompts.
+
+    Every drafter answers every prompt and is compared with plain decoding.
+    """
     from outrider.sampling.params import SamplingParams
 
     names = [name.strip() for name in drafters.split(",") if name.strip()]
     options.check_names(names, rule)
     peers = list(dict.fromkeys(peer or ()))
-    params = SamplingParams(
-        temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos
-    )
+    params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
     _check_out(out)
 
-    import outrider
     from outrider.bench.contestants import contestants
     from outrider.bench.provenance import provenance
     from outrider.bench.result import bench_document
@@ -90,13 +93,12 @@ def run(
     from outrider.bench.suites import open_suite
     from outrider.bench.table import results_table
     from outrider.cli import terminal
+    from outrider.cli.loading import load_llm
 
     prompts = open_suite(suite).limited(limit)
     notes = terminal.console(stderr=True)
-    with notes.status(f"loading {model}"):
-        llm = outrider.load(
-            model, rule=rule, weights=weights, device=device, budget=budget, threads=threads
-        )
+    llm = load_llm(model, notes, rule=rule, weights=weights, device=device, budget=budget, threads=threads)
+    with notes.status("loading what it is compared with"):
         runners = contestants(model, llm, names, peers, params)
     measurements = run_suite(llm, runners, prompts, params, chat=chat, turns=turns, notes=notes)
     document = bench_document(measurements, prompts, params, provenance(llm.model))
@@ -111,7 +113,8 @@ def curve(
         typer.Option("--context", min=1, metavar="N", help="Cached tokens (may be given several times)."),
     ] = None,
     repeats: Annotated[
-        int, typer.Option("--repeats", min=1, metavar="N", help="Passes per count of rows; the median counts.")
+        int,
+        typer.Option("--repeats", min=1, metavar="N", help="Passes per count of rows; the median counts."),
     ] = 9,
     weights: options.Weights = "auto",
     device: options.Device = "auto",
@@ -129,6 +132,7 @@ def curve(
     from outrider.bench.result import curve_document
     from outrider.bench.table import curve_table
     from outrider.cli import terminal
+    from outrider.cli.loading import announce
     from outrider.models.load import load_model
     from outrider.planner.cost import CONTEXTS
 
@@ -138,6 +142,7 @@ def curve(
         if threads is not None:
             torch.set_num_threads(threads)
         loaded = load_model(model, weights=weights, device=device)
+    announce(loaded, notes)
     with notes.status("timing passes"):
         points = measure_target(loaded.target, contexts=contexts, repeats=repeats)
     left_out = [wanted for wanted in contexts if wanted not in {point.context for point in points}]

@@ -37,7 +37,7 @@ def demo(
     threads: options.Threads = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show the embedded model with and without speculation: same text, sooner (about a minute)."""
+    """Show the same text, sooner: about a minute."""
     from outrider.sampling.params import SamplingParams
 
     params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens)
@@ -55,14 +55,18 @@ def demo(
         drafting = plain.using(drafter="suffix")
         for llm in (plain, drafting):
             llm.generate("Hello", replace(params, max_tokens=8))
-    rows = [_compare(title, prompts[key], plain, drafting, params, out, notes) for title, key in PROMPTS.items()]
+    rows = [
+        _compare(title, prompts[key], plain, drafting, params, out, notes) for title, key in PROMPTS.items()
+    ]
     identical = all(row["identical"] for row in rows)
     if out is None:
         print(one_line({"prompts": rows, "identical": identical}), flush=True)
     else:
         out.print(terminal.legend(colour=terminal.has_colour(out)))
         out.print(_table(rows))
-        out.print("All texts identical, token for token." if identical else "The texts differ: this is a fault.")
+        out.print(
+            "All texts identical, token for token." if identical else "The texts differ: this is a fault."
+        )
     if not identical:
         raise typer.Exit(1)
 
@@ -89,7 +93,7 @@ def _compare(
     for chunk in follow(drafting.stream(prompt, params, chat=True), drafting, out, show=True):
         result = chunk.result or result
     assert result is not None, "the last chunk of a stream carries the result"
-    row = {
+    row: dict[str, Any] = {
         "name": title,
         "prompt": prompt,
         "text": result.text,
@@ -110,9 +114,10 @@ def _ratio(new: float | None, old: float | None) -> float | None:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(header_style="bold")
+    table = Table(header_style="bold", box=SIMPLE_HEAD)
     for heading in ("prompt", "tokens", "plain", "suffix", "ratio", "tokens per pass", "identical"):
         table.add_column(heading, justify="left" if heading == "prompt" else "right", no_wrap=True)
     for row in rows:

@@ -69,23 +69,23 @@ def generate(
     options.check_names([drafter], rule)
     text = read_prompt(prompt, prompt_file)
 
-    import outrider
     from outrider.cli import terminal
     from outrider.cli.documents import one_line
+    from outrider.cli.loading import load_llm
     from outrider.cli.stream import run_stream
 
     human = terminal.console(stderr=as_json)
     notes = terminal.console(stderr=True)
-    with notes.status(f"loading {model}"):
-        llm = outrider.load(
-            model,
-            drafter=drafter,
-            rule=rule,
-            weights=weights,
-            device=device,
-            budget=budget,
-            threads=threads,
-        )
+    llm = load_llm(
+        model,
+        notes,
+        drafter=drafter,
+        rule=rule,
+        weights=weights,
+        device=device,
+        budget=budget,
+        threads=threads,
+    )
     document = run_stream(
         llm, text, params, chat=chat, out=None if as_json and not show else human, notes=notes, show=show
     )

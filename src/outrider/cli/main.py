@@ -1,4 +1,4 @@
-"""The `outrider` command: finds the command asked for, and turns every error into one line and an exit code."""
+"""The `outrider` command: finds the command asked for; an error becomes one line and an exit code."""
 
 from __future__ import annotations
 

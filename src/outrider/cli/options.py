@@ -39,7 +39,9 @@ MaxTokens = Annotated[
 Temperature = Annotated[
     float, typer.Option("--temperature", metavar="T", help="0 takes the most likely token every time.")
 ]
-TopK = Annotated[int, typer.Option("--top-k", metavar="K", help="Keep the K most likely tokens; 0 keeps all.")]
+TopK = Annotated[
+    int, typer.Option("--top-k", metavar="K", help="Keep the K most likely tokens; 0 keeps all.")
+]
 TopP = Annotated[
     float,
     typer.Option("--top-p", metavar="P", help="Keep the most likely tokens that together reach mass P."),

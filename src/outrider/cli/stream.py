@@ -71,7 +71,8 @@ def aborted_document(
 ) -> dict[str, Any]:
     """Return the document of a request that was interrupted, from the chunks that had come.
 
-    `arrivals` are the times of the request's start, of each chunk, and of its end. What only a finished request knows (tokens drafted and turned down, time inside the target) is null.
+    `arrivals` are the times of the request's start, of each chunk, and of its end. What only a finished
+    request knows (tokens drafted and turned down, time inside the target) is null.
     """
     tokens = [token for chunk in chunks for token in chunk.token_ids]
     origins = [origin for chunk in chunks for origin in chunk.origins]

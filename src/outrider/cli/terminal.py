@@ -24,7 +24,10 @@ Span = tuple[str, Origin | None]
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console that leaves text as it is; colour only on a terminal, and not under NO_COLOR."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    if not made.is_terminal:
+        made.width = 120  # a pipe has no width of its own, and tables should not be squeezed into 80
+    return made
 
 
 def has_colour(out: Console) -> bool:
@@ -42,18 +45,22 @@ class OriginSpans:
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode
         self._tokens: list[int] = []
-        self._text_length = 0
+        self._length = 0
         self._owners: deque[tuple[int, Origin]] = deque()
 
     def feed(self, tokens: Iterable[int], origins: Iterable[Origin], text: str) -> list[Span]:
         """Take a chunk's tokens with their origins and return its `text`, cut."""
         for token, origin in zip(tokens, origins, strict=True):
             self._tokens.append(token)
-            decoded = self._decode(self._tokens)
-            length = len(decoded.rstrip("\ufffd"))
-            if length > self._text_length:
-                self._owners.append((length - self._text_length, origin))
-                self._text_length = length
+            more = len(self._decode(self._tokens)) - self._length
+            self._length += more
+            if more > 0:
+                self._owners.append((more, origin))
+            while more < 0 and self._owners:  # an unfinished character counted for more before it was whole
+                length, owner = self._owners.pop()
+                if length + more > 0:
+                    self._owners.append((length + more, owner))
+                more = min(0, length + more)
         return self._cut(text)
 
     def _cut(self, text: str) -> list[Span]:

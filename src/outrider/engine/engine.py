@@ -76,7 +76,9 @@ class Engine:
         ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else tokenizer.eos_ids)
         cache = target.new_cache()
         if not cache.can_rewind:
-            raise CapabilityError(f"{self._model.name} keeps a state that cannot be rewound, so it cannot verify drafts")
+            raise CapabilityError(
+                f"{self._model.name} keeps a state that cannot be rewound, so it cannot verify drafts"
+            )
         sequence = Sequence(
             tokens=list(prompt),
             prompt_length=len(prompt),
@@ -89,7 +91,11 @@ class Engine:
             last_length=last_length,
         )
         request = Request(
-            self._submitted, sequence, TextStream(tokenizer.decode), StopGuard(params.stop), self._drafter_name
+            self._submitted,
+            sequence,
+            TextStream(tokenizer.decode),
+            StopGuard(params.stop),
+            self._drafter_name,
         )
         self._submitted += 1
         self._waiting.append(request)
@@ -136,8 +142,8 @@ def check_prompt(prompt: Many[int], vocab_size: int, context_limit: int) -> None
         raise PromptError("the prompt is empty; give at least one token of text")
     if len(prompt) >= context_limit:
         raise PromptError(
-            f"the prompt has {len(prompt)} tokens, but this model's context holds {context_limit} and one must "
-            f"be left for the answer; shorten it by at least {len(prompt) - context_limit + 1} tokens"
+            f"the prompt has {len(prompt)} tokens, but this model's context holds {context_limit} and one "
+            f"must be left for the answer; shorten it by at least {len(prompt) - context_limit + 1} tokens"
         )
     bad = next((token for token in prompt if not 0 <= token < vocab_size), None)
     if bad is not None:

@@ -30,7 +30,7 @@ class TextStream:
         return "".join(self._text)
 
     def feed(self, tokens: Sequence[int], *, last: bool = False) -> str:
-        """Add tokens and return the new text; an unfinished character is held back unless this is the last."""
+        """Add tokens, return the new text; an unfinished character is held back, unless it is the last."""
         self._tokens.extend(tokens)
         before = self.decode(self._tokens[self._window : self._out])
         after = self.decode(self._tokens[self._window :])

@@ -36,9 +36,7 @@ def step(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: in
     return committed
 
 
-def draft(
-    target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int
-) -> list[DraftTree | None]:
+def draft(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int) -> list[DraftTree | None]:
     """Ask for a tree for every sequence that is ready to emit; None for those still reading their prompt.
 
     No draft is deeper than what may still be emitted, so none reaches past the context or the length asked
@@ -59,9 +57,7 @@ def draft(
                     budget=nodes,
                     branch=target.can_branch and sequence.rule.serves_trees,
                     params=sequence.params,
-                    draws=draft_draws(
-                        sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)
-                    ),
+                    draws=draft_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)),
                 )
             )
             asking.append(index)

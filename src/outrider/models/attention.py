@@ -1,9 +1,9 @@
 """Tree attention on cached keys whose rows don't depend on their neighbours.
 
-A row at position p sees its ancestors at slots 0 … p, whatever else is in the pass: every root-to-leaf path of
-a tree is laid out as if it were the text, so slot and position are the same thing, and sums over keys run in
-the same order as in plain decoding. Library kernels also change their rounding with the shape of a call, so
-keys are taken in whole blocks of 512 slots (masked past the row) and rows in tiles of at most 32 queries.
+A row at position p sees its ancestors at slots 0 … p, whatever else is in the pass: every root-to-leaf path
+of a tree is laid out as if it were the text, so slot and position are the same thing, and sums over keys run
+in the same order as in plain decoding. Library kernels also round differently for different shapes, so keys
+are taken in whole blocks of 512 slots (masked past the row) and rows in tiles of at most 32 queries.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Span:
 
 
 def paths(parents: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Cut a forest into root-to-leaf paths: for each the whole path, and those of its nodes not on an earlier one.
+    """Cut a forest into root-to-leaf paths: each whole, with those of its nodes that are on no earlier one.
 
     `parents [n]` with −1 for roots, parents before children.
     """
@@ -145,7 +145,7 @@ class Attention:
     def _mask(self, span: Span, window: int | None) -> Tensor:
         """Return the additive mask, [tiles, 1, queries, S]; rows that only pad see slot 0."""
         per_tile = self._per_tile(span.count)
-        tiles = -(-span.count // per_tile)
+        tiles = max(-(-span.count // per_tile), least_tiles(span.cache.kv_heads))
         slots = -(-span.slots // KEY_BLOCK) * KEY_BLOCK
         position = F.pad(span.positions, (0, tiles * per_tile - span.count))
         slot = torch.arange(slots, device=position.device)
@@ -159,6 +159,13 @@ class Attention:
         return torch.cat([mask, mask[:, :, :1].expand(-1, -1, short, -1)], 2) if short > 0 else mask
 
 
+def least_tiles(kv_heads: int) -> int:
+    """Return the fewest tiles of a call: with one task in all, the products inside would use all threads and
+    be summed in another order than in calls with several.
+    """
+    return 2 if kv_heads == 1 else 1
+
+
 def stable_queries(kv_heads: int, groups: int, dim: int, device: torch.device) -> int:
     """Return the fewest queries a call must hold so that rows don't depend on their neighbours here.
 
@@ -170,6 +177,8 @@ def stable_queries(kv_heads: int, groups: int, dim: int, device: torch.device) -
     generator = torch.Generator().manual_seed(0)
     keys, values = torch.randn(2, 1, kv_heads, 2 * KEY_BLOCK, dim, generator=generator)
     q = torch.randn(1, kv_heads, QUERY_TILE, dim, generator=generator)
+    tiles = least_tiles(kv_heads)
+    keys, values, q = (x.expand(tiles, -1, -1, -1) for x in (keys, values, q))
     mask = torch.zeros(QUERY_TILE, 2 * KEY_BLOCK)
     for row in range(QUERY_TILE):
         mask[row, row * 2 * KEY_BLOCK // QUERY_TILE + 1 :] = float("-inf")

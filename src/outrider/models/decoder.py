@@ -18,7 +18,6 @@ from outrider.models.config import DecoderConfig
 from outrider.models.linear import Linear, choose_kernel, fits_half
 from outrider.models.source import TensorSource
 
-
 WEIGHTS = ("auto", "fp32", "fp16", "int8")
 
 
@@ -35,6 +34,24 @@ class Layer:
     gate_up: Linear
     down: Linear
     window: int | None
+
+
+def gated(gate_up: Tensor) -> Tensor:
+    """Return silu(gate) · up, `[R, 2 I]` to `[R, I]`.
+
+    torch computes an exponential differently in the vector part and in the tail of a run of elements, and it
+    cuts runs of 32,768 and more anywhere, one piece for each thread. Shorter runs end with a row.
+    """
+    width = gate_up.shape[1] // 2
+    rows = max(1, (UNCUT - 1) // width)
+    if gate_up.shape[0] > rows:
+        return torch.cat([gated(tile) for tile in torch.split(gate_up, rows)])
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate).mul_(up)
+
+
+UNCUT = 32768
+"""Elementwise operations of torch on fewer elements run in one thread, each row in one run."""
 
 
 class Decoder:
@@ -91,8 +108,7 @@ class Decoder:
         for index, layer in enumerate(self._layers):
             x = self._attend(index, layer, x, cos, sin, attention)
             h = F.rms_norm(x, x.shape[-1:], layer.mlp_norm, self.config.norm_eps)
-            gate, up = layer.gate_up(h).chunk(2, dim=-1)
-            x = x + layer.down(F.silu(gate).mul_(up))
+            x = x + layer.down(gated(layer.gate_up(h)))
         x = x[torch.tensor(batch.wanted, dtype=torch.long, device=self.device)]
         return self._head(F.rms_norm(x, x.shape[-1:], self._norm, self.config.norm_eps))
 
@@ -107,7 +123,7 @@ class Decoder:
         if layer.qk_norm is not None:
             qk = F.rms_norm(qk, (dim,), None, config.norm_eps) * layer.qk_norm
         # Rotate-half: the sine table carries the sign, so a roll by half a head is all that is left to do.
-        qk = torch.addcmul(qk * cos, qk.roll(dim // 2, -1), sin)
+        qk = (qk * cos).add_(qk.roll(dim // 2, -1) * sin)
         q = qk[:, :heads].view(rows, kv_heads, self._groups, dim)
         attended = attention(index, layer.window, q, qk[:, heads:], v)
         return x + layer.output(attended.reshape(rows, heads * dim))
@@ -159,10 +175,19 @@ class Decoder:
         )
 
     def _rotation(self, positions: int) -> tuple[Tensor, Tensor]:
-        """Return cosine and signed sine of at least `positions` positions, [P, D] each."""
+        """Return cosine and signed sine of at least `positions` positions, [P, D] each.
+
+        Made in blocks of one size, so that a position's values don't depend on how many are asked for.
+        """
         rope = self.config.rope
-        count = max(positions, min(self.context_limit, 4096))
         inv_freq = torch.tensor(rope.inv_freq, dtype=torch.float32)
-        angles = torch.outer(torch.arange(count, dtype=torch.float32), inv_freq)  # [P, D/2]
-        cos, sin = angles.cos() * rope.scale, angles.sin() * rope.scale
-        return torch.cat([cos, cos], -1).to(self.device), torch.cat([-sin, sin], -1).to(self.device)
+        cosines, sines = [], []
+        for start in range(0, max(positions, 1), ROPE_BLOCK):
+            angles = torch.outer(torch.arange(start, start + ROPE_BLOCK, dtype=torch.float32), inv_freq)
+            cos, sin = angles.cos() * rope.scale, angles.sin() * rope.scale  # [block, D/2]
+            cosines.append(torch.cat([cos, cos], -1))
+            sines.append(torch.cat([-sin, sin], -1))
+        return torch.cat(cosines).to(self.device), torch.cat(sines).to(self.device)
+
+
+ROPE_BLOCK = 4096

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from collections.abc import Mapping
@@ -66,7 +67,7 @@ class GGUFFile:
                 )
 
     def tensor(self, name: str) -> Tensor:
-        """Return a tensor in float32, dequantised if need be; UnsupportedModelError for a type without a rule."""
+        """Return a tensor in float32; UnsupportedModelError for a type that cannot be dequantised."""
         from gguf.constants import GGMLQuantizationType
         from gguf.quants import dequantize
 
@@ -94,7 +95,7 @@ class GGUFFile:
         if version not in _VERSIONS:
             raise UnsupportedModelError(
                 f"{self.path} has GGUF version {version & 0xFFFF or 'big-endian'}; "
-                "versions 2 and 3, little-endian, can be read: convert the model again with a current llama.cpp"
+                "versions 2 and 3, little-endian, can be read; convert the model again with llama.cpp"
             )
         tensor_count, key_count = cursor.scalar("Q"), cursor.scalar("Q")
         metadata: dict[str, Any] = {}
@@ -114,12 +115,12 @@ class GGUFFile:
                 block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
             except ValueError as error:
                 raise UnsupportedModelError(
-                    f"{self.path}: tensor {name!r} has the ggml type {kind}, which the installed gguf package "
-                    "does not know; update it with pip install -U gguf"
+                    f"{self.path}: tensor {name!r} has the ggml type {kind}, which the installed gguf "
+                    "package does not know; update it with: pip install -U gguf"
                 ) from error
-            count = 1
-            for side in shape:
-                count *= side
+            count = math.prod(shape)
+            if not shape or count == 0 or shape[-1] % block:
+                raise LoadError(f"{self.path}: tensor {name!r} has the impossible shape {list(shape)}")
             tensors[name] = TensorEntry(shape, kind, start + offset, count // block * size)
         return metadata, tensors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
@@ -12,8 +12,9 @@ from tokenizers import Tokenizer as Backend
 from outrider.errors import LoadError, UnsupportedModelError
 from outrider.models.vocab import SpecialTokens, TextTokenizer, end_of_turn_ids
 
-_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
 _KEY = "tokenizer.ggml."
+_ROLES = ("bos", "eos", "eot", "eom", "unknown", "padding")
 
 _TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _ENGLISH_SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -46,10 +47,11 @@ _TEKKEN = _Split(_CASED % ("", "") + r"\p{N}" + _CASED_TAIL, whole_words=True, a
 _O200K = _Split(_CASED % (_ENGLISH_SUFFIX + "?", _ENGLISH_SUFFIX + "?") + r"\p{N}{1,3}" + _CASED_TAIL)
 
 _SPLITS: Mapping[str, _Split] = {
-    **dict.fromkeys(("gpt-2", "default", "phi-2", "olmo", "jais", "mpt"), _GPT2),
+    **dict.fromkeys(("gpt-2", "phi-2", "olmo", "jais", "mpt"), _GPT2),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell"), _DIGITS),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), _LLAMA3),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _QWEN2),
+    "qwen2": _QWEN2,
+    "deepseek-r1-qwen": replace(_QWEN2, compose=False),
     "tekken": _TEKKEN,
     "gpt-4o": _O200K,
 }
@@ -67,6 +69,10 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> TextTokenizer:
     types: Sequence[int] = metadata.get(_KEY + "token_type") or [1] * len(tokens)
     if len(types) != len(tokens):
         raise LoadError(f"the GGUF file gives {len(types)} token types for {len(tokens)} tokens")
+    for role in _ROLES:
+        token = metadata.get(f"{_KEY}{role}_token_id")
+        if token is not None and token not in range(len(tokens)):
+            raise LoadError(f"the GGUF file's {role}_token_id, {token}, is not in its vocabulary")
     model = metadata.get(_KEY + "model")
     if model == "gpt2":
         backend, adds_bos = _byte_level(metadata, tokens)
@@ -96,7 +102,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> TextTokenizer:
     texts = {
         f"{role}_token": tokens[token]
         for role, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))
-        if (token := metadata.get(f"{_KEY}{key}_token_id")) is not None and token < len(tokens)
+        if (token := metadata.get(f"{_KEY}{key}_token_id")) is not None
     }
     special = SpecialTokens(texts, end_of_turn_ids(control, *ends))
     return TextTokenizer(backend, special, metadata.get("tokenizer.chat_template"))
@@ -104,6 +110,11 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> TextTokenizer:
 
 def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> tuple[Backend, bool]:
     name = metadata.get(_KEY + "pre")
+    if name is None or name == "default":
+        raise UnsupportedModelError(
+            "the GGUF file does not say how its vocabulary splits text (tokenizer.ggml.pre), so its prompts "
+            "could come out wrong; convert the model again with a current llama.cpp"
+        )
     if name not in _SPLITS:
         raise UnsupportedModelError(
             f"the GGUF file splits text in the way {name!r} (tokenizer.ggml.pre), which is not implemented; "
@@ -162,8 +173,7 @@ def _merges_of(
 
     Pairs with the same union are equally good, so their order among themselves does not matter.
     """
-    plain = (1,)
-    ranked = sorted((i for i, kind in enumerate(types) if kind in plain), key=lambda i: (-scores[i], i))
+    ranked = sorted((i for i, kind in enumerate(types) if kind == _NORMAL), key=lambda i: (-scores[i], i))
     return [
         (text[:cut], text[cut:])
         for text in (tokens[token] for token in ranked)

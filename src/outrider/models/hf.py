@@ -1,4 +1,4 @@
-"""Any causal language model of transformers behind the target protocol: one sequence after another, no trees."""
+"""Any causal language model of transformers as a target: one sequence after another, no trees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 class TransformersCache:
-    """Keys and values of one sequence in a transformers cache of full length. Implements `cache.base.Cache`."""
+    """Keys and values of one sequence in a transformers cache. Implements `outrider.cache.base.Cache`."""
 
     can_rewind = True
 
@@ -61,12 +61,12 @@ class TransformersCache:
 
 
 class TransformersTarget:
-    """Implements `models.base.Target` over a causal language model of transformers.
+    """Implements `outrider.models.base.Target` over a causal language model of transformers.
 
-    Sequences run one after another, and only chains. Keys of sliding-window layers are kept in full length, so
-    that they can be rewound. UnsupportedModelError for models that carry a state which cannot be rewound, that
-    are encoder-decoders, or whose answers a short trial shows to depend on what was rolled back or comes later.
-    The model is put in evaluation mode.
+    Sequences run one after another, and only chains. Keys of sliding-window layers are kept in full length,
+    so that they can be rewound. UnsupportedModelError for models that carry a state which cannot be rewound,
+    that are encoder-decoders, or whose answers a short trial shows to depend on what was rolled back or comes
+    later. The model is put in evaluation mode.
     """
 
     can_branch = False
@@ -140,7 +140,8 @@ class TransformersTarget:
         recurrent = any(hasattr(layer, "update_recurrent_state") for layer in layers)
         if getattr(self._model, "_is_stateful", False) or recurrent:
             raise UnsupportedModelError(
-                f"{name} ({config.model_type}) carries a recurrent state, which cannot be rewound to drop a rejected draft"
+                f"{name} ({config.model_type}) carries a recurrent state, which cannot be rewound "
+                "to drop a rejected draft"
             )
 
     def _limit(self, config: Any) -> int:
@@ -185,7 +186,7 @@ class TransformersTarget:
                 f"{name} does not run with a rewound key/value cache: {error}"
             ) from error
         # Rounding differs with the shape of a pass; what is looked for here is of another size.
-        bound = (1e-3 if self.weights == "fp32" else 0.05) * float(expected.abs().max())
+        bound = (1e-4 if self.weights == "fp32" else 0.05) * float(expected.abs().max())
         if float((prefix - expected[:2]).abs().max()) > bound:
             raise UnsupportedModelError(f"{name} looks ahead: its logits change with the tokens that follow")
         if float((found - expected[2:]).abs().max()) > bound:
@@ -230,7 +231,7 @@ def load_causal_lm(directory: Path, weights: str, device: torch.device) -> Any:
 
 
 def _full_length_store(config: Any) -> Any:
-    """Return an empty transformers cache whose sliding-window layers hold everything, so that they can be cropped."""
+    """Return an empty transformers cache that also keeps what lies outside a window, so it can be cropped."""
     from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, processors
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from outrider.errors import CapabilityError, LoadError
@@ -21,8 +21,9 @@ _ROLES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_
 def tokenizer_from_directory(directory: Path) -> Tokenizer:
     """Return the tokenizer of a checkpoint directory.
 
-    `tokenizer.json` is used as it is, with what `tokenizer_config.json` adds to it. A directory without one
-    is left to transformers; LoadError where that is not installed or cannot read it either.
+    `tokenizer.json` alone says what stands around an encoded text, as in transformers 5, which passes over
+    `add_bos_token` beside it; `tokenizer_config.json` adds special tokens and the chat template. A directory
+    without the former is left to transformers; LoadError where that is missing or cannot read it either.
     """
     if not (directory / "tokenizer.json").exists():
         return _through_transformers(directory)
@@ -39,8 +40,6 @@ def tokenizer_from_directory(directory: Path) -> Tokenizer:
         AddedToken(text, normalized=False) for text in texts.values() if backend.token_to_id(text) is None
     ]
     backend.add_special_tokens(missing)
-    if "add_bos_token" in config or "add_eos_token" in config:
-        _surround(backend, texts, config)
     added = {token.content: id for id, token in backend.get_added_tokens_decoder().items() if token.special}
     named = [backend.token_to_id(texts["eos_token"])] if "eos_token" in texts else []
     special = SpecialTokens(texts, end_of_turn_ids(added, *named, *_eos_ids(directory)))
@@ -97,7 +96,8 @@ def _eos_ids(directory: Path) -> list[int]:
 def _through_transformers(directory: Path) -> TransformersTokenizer:
     if importlib.util.find_spec("transformers") is None:
         raise LoadError(
-            f'{directory} has no tokenizer.json; reading its older tokenizer files needs: pip install "outrider[hf]"'
+            f"{directory} has no tokenizer.json; reading its older tokenizer files needs: "
+            'pip install "outrider[hf]"'
         )
     from transformers import AutoTokenizer
 
@@ -119,16 +119,6 @@ def _text(token: Any) -> str | None:
     if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) and token else None
-
-
-def _surround(backend: Backend, texts: Mapping[str, str], config: Mapping[str, Any]) -> None:
-    """Put BOS before and EOS after an encoded text as the configuration says, whatever the file says."""
-    before = [texts["bos_token"]] if config.get("add_bos_token") and "bos_token" in texts else []
-    after = [texts["eos_token"]] if config.get("add_eos_token") and "eos_token" in texts else []
-    backend.post_processor = processors.TemplateProcessing(
-        single=" ".join([*before, "$A", *after]),
-        special_tokens=[(text, backend.token_to_id(text)) for text in (*before, *after)],
-    )
 
 
 def _chat_template(directory: Path, config: Mapping[str, Any]) -> str | None:

@@ -44,10 +44,7 @@ class Linear:
     def __call__(self, x: Tensor) -> Tensor:
         """Return `[R, N]` for `x [R, K]`."""
         rows = x.shape[0]
-        if rows <= TILE:
-            y = self._call(x)
-        else:
-            y = torch.cat([self._call(tile) for tile in x.split(TILE)])
+        y = self._call(x) if rows <= TILE else torch.cat([self._call(tile) for tile in torch.split(x, TILE)])
         return y if self._bias is None else y.add_(self._bias)
 
     def _call(self, x: Tensor) -> Tensor:
@@ -93,7 +90,7 @@ class OneDnnLinear(Linear):
     def _prepare(self, weight: Tensor) -> Matmul:
         ops = torch.ops.mkldnn
         packed = ops._reorder_linear_weight(weight, 8)
-        return lambda x: ops._linear_pointwise(x, packed, None, "none", [], "")  # type: ignore[no-any-return]
+        return lambda x: ops._linear_pointwise(x, packed, None, "none", [], "")
 
 
 class RoundedHalfLinear(TorchLinear):
@@ -123,7 +120,7 @@ class FbgemmHalfLinear(Linear):
     def _prepare(self, weight: Tensor) -> Matmul:
         packed = torch.ops.quantized.linear_prepack_fp16(weight, None)
         run = torch.ops.quantized.linear_dynamic_fp16
-        return lambda x: run(x, packed)  # type: ignore[no-any-return]
+        return lambda x: run(x, packed)
 
 
 def _int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -212,7 +209,10 @@ def choose_kernel(weights: str, device: torch.device) -> type[Linear]:
 
 def _seconds(kernel: type[Linear]) -> float:
     weight = torch.full(TRIAL_SHAPE, 0.5)
-    layers = [kernel(weight, None, list(range(TILE + 1))), kernel(weight.clone(), None, list(range(TILE + 1)))]
+    layers = [
+        kernel(weight, None, list(range(TILE + 1))),
+        kernel(weight.clone(), None, list(range(TILE + 1))),
+    ]
     total = 0.0
     for rows in (1, 4):
         x = torch.ones(rows, TRIAL_SHAPE[1])

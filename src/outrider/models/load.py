@@ -31,14 +31,14 @@ def load_model(
 ) -> LoadedModel:
     """Load a model with its tokenizer.
 
-    `model` is "demo", a GGUF file, a Hugging Face model directory, a Hub id "org/name", or a causal language
-    model of transformers that is already in memory, which needs its `tokenizer` (of transformers, or any object
-    with the methods of `outrider.models.base.Tokenizer`). `weights` is "auto", "fp32", "fp16" or "int8";
-    `device` is "auto", "cpu", "cuda" or "cuda:N".
+    `model` is "demo", a GGUF file, a Hugging Face model directory, a Hub id "org/name", or a causal
+    language model of transformers that is already in memory, which needs its `tokenizer` (of transformers,
+    or any object with the methods of `outrider.models.base.Tokenizer`). `weights` is "auto", "fp32", "fp16"
+    or "int8"; `device` is "auto", "cpu", "cuda" or "cuda:N".
 
     Families with a lean decoder run on it, other architectures through transformers where that is installed.
-    LoadError, with what to do, where the model cannot be read; UnsupportedModelError where it could be read but
-    not run exactly; OptionError or UnknownNameError for `weights` and `device`.
+    LoadError, with what to do, where the model cannot be read; UnsupportedModelError where it could be read
+    but not run exactly; OptionError or UnknownNameError for `weights` and `device`.
     """
     start = time.perf_counter()
     if weights not in WEIGHTS:
@@ -59,7 +59,8 @@ def load_model(
     beyond = [token for token in loaded.tokenizer.vocabulary().values() if token >= loaded.target.vocab_size]
     if beyond:
         loaded.details["notices"].append(
-            f"the tokenizer knows {len(beyond)} tokens that the model has no embedding for (ids from {min(beyond)})"
+            f"the tokenizer knows {len(beyond)} tokens that the model has no embedding for, "
+            f"ids from {min(beyond)}"
         )
     return loaded
 
@@ -93,20 +94,20 @@ def _from_directory(name: str, path: Path, weights: str, device: torch.device) -
     if family is not None:
         try:
             config = family.from_hf(values)
-            source: TensorSource = SafetensorsSource(path)
         except UnsupportedModelError as error:
             # transformers may still run this variant, only slower and without trees
             if importlib.util.find_spec("transformers") is None:
                 raise
             notices.append(f"not run on the lean decoder: {error}")
         else:
-            tokenizer = tokenizer_from_directory(path)
+            source, tokenizer = SafetensorsSource(path), tokenizer_from_directory(path)
             return _decoder(
                 path.name, describe(name, path), config, source, tokenizer, weights, device, notices
             )
     elif importlib.util.find_spec("transformers") is None:
         raise UnsupportedModelError(
-            f"{path} has the architecture {_architecture(values)!r}; the lean decoder runs {', '.join(FAMILIES)}. "
+            f"{path} has the architecture {_architecture(values)!r}; "
+            f"the lean decoder runs {', '.join(FAMILIES)}. "
             'Others run through transformers where it knows them: pip install "outrider[hf]"'
         )
     from outrider.models.hf import TransformersTarget, load_causal_lm
@@ -124,9 +125,11 @@ def _from_directory(name: str, path: Path, weights: str, device: torch.device) -
 
 
 def _from_object(model: Any, weights: str, device: torch.device, tokenizer: Any) -> LoadedModel:
-    if not (isinstance(model, torch.nn.Module) and hasattr(model, "config") and hasattr(model, "generate")):
+    known = isinstance(model, torch.nn.Module) and hasattr(model, "config") and hasattr(model, "generate")
+    if not known:
         raise LoadError(
-            f"cannot load a {type(model).__name__}; give a name, a path or a causal language model of transformers"
+            f"cannot load a {type(model).__name__}; "
+            "give a name, a path or a causal language model of transformers"
         )
     if tokenizer is None:
         raise LoadError("a model in memory comes without its tokenizer; pass it as tokenizer=…")
@@ -177,7 +180,7 @@ def _decoder(
     if config.tied_embeddings and not head_is_tied(source):
         config = replace(config, tied_embeddings=False)
         notices.append(
-            "the configuration ties the output head to the embedding, but the checkpoint has another; used that"
+            "the configuration ties the output head to the embedding; the checkpoint's own head is used"
         )
     check_complete(config, source)
     decoder = Decoder(config, source, weights=weights, device=device)

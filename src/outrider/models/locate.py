@@ -19,8 +19,8 @@ _HUB_FILES = ["*.json", "*.jinja", "*.safetensors", "*.model"]
 def locate(name: str) -> Path:
     """Return the GGUF file or model directory that `name` stands for.
 
-    "demo" is the model that the `demo` extra installs; a path is taken as it is; "org/name" is fetched from the
-    Hugging Face Hub, or from its local cache. LoadError says what to do where nothing is found.
+    "demo" is the model that the `demo` extra installs; a path is taken as it is; "org/name" is fetched from
+    the Hugging Face Hub, or from its local cache. LoadError says what to do where nothing is found.
     """
     if name == DEMO:
         return demo_file()
@@ -34,7 +34,7 @@ def locate(name: str) -> Path:
     if _HUB_ID.fullmatch(name):
         return _download(name)
     raise LoadError(
-        f"no such model: {name!r}; give a GGUF file, a model directory, a Hub id such as org/name, or {DEMO!r}"
+        f"no such model: {name!r}; give a GGUF file, a model directory, a Hub id like org/name, or {DEMO!r}"
     )
 
 
@@ -90,13 +90,14 @@ def _download(name: str) -> Path:
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
     except ImportError as error:
         raise LoadError(
-            f'{name!r} is no local path; to fetch it from the Hugging Face Hub, run: pip install "outrider[hf]"'
+            f"{name!r} is no local path; to fetch it from the Hugging Face Hub, "
+            'run: pip install "outrider[hf]"'
         ) from error
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
     except LocalEntryNotFoundError as error:
         raise LoadError(
-            f"{name!r} is no local path, not in the local Hub cache, and the Hugging Face Hub cannot be reached; "
+            f"{name!r} is no local path, not in the local Hub cache, and the Hub cannot be reached; "
             "check the name and the connection, or give a directory that holds the model"
         ) from error
     except (HfHubHTTPError, HFValidationError) as error:

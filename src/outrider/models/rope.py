@@ -1,10 +1,10 @@
 """Rotary position frequencies, with the ways of stretching them to longer contexts worked in.
 
 RoPE: Su et al. 2021, "RoFormer", equation 15. Linear: Chen et al. 2023, "Extending Context Window of Large
-Language Models via Positional Interpolation". YaRN: Peng et al. 2023, "YaRN: Efficient Context Window Extension
-of Large Language Models", sections 3.2 and 3.4. The Llama-3 variant has no paper; it is the one that the
-Llama 3.1 release introduced. Computed in float32 like the reference implementations, so that the frequencies
-agree with them bit for bit.
+Language Models via Positional Interpolation". YaRN: Peng et al. 2023, "YaRN: Efficient Context Window
+Extension of Large Language Models", sections 3.2 and 3.4. The Llama-3 variant came with the release of
+Llama 3.1. All is computed in float32 in the order of the reference implementations, so that the frequencies
+agree with theirs bit for bit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def rope_config(parameters: Mapping[str, Any], head_dim: int, context_limit: int
     """Return the frequencies for a `rope_parameters` dictionary as Hugging Face configurations write it.
 
     `parameters` holds `rope_theta`, `rope_type` (or the older `type`) and what that type needs. Supported are
-    default, linear, llama3 and yarn; UnsupportedModelError for any other, LoadError for values that make no sense.
+    default, linear, llama3 and yarn; UnsupportedModelError for any other, LoadError for values that make no
+    sense.
     """
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     if parameters.get("partial_rotary_factor") not in (None, 1, 1.0):
@@ -52,7 +53,7 @@ def rope_config(parameters: Mapping[str, Any], head_dim: int, context_limit: int
 
 
 def divide(rope: RopeConfig, factors: Sequence[float]) -> RopeConfig:
-    """Return the frequencies divided by one factor each, the form in which GGUF files store Llama-3 scaling."""
+    """Return the frequencies divided by one factor each, which is how GGUF files store Llama-3 scaling."""
     if len(factors) != len(rope.inv_freq):
         raise LoadError(
             f"rope_freqs.weight holds {len(factors)} factors for {len(rope.inv_freq)} frequencies"

@@ -57,7 +57,8 @@ class SafetensorsSource:
         tensor: Tensor = self._where[name].get_tensor(name)
         if tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
             raise UnsupportedModelError(
-                f"{self.description}: tensor {name!r} has the type {tensor.dtype}; only plain float weights can be read"
+                f"{self.description}: tensor {name!r} has the type {tensor.dtype}; "
+                "only plain float weights can be read"
             )
         return tensor.to(torch.float32).contiguous()
 
@@ -67,7 +68,7 @@ class SafetensorsSource:
         if not path.exists():
             raise LoadError(f"{path} is missing although {INDEX} lists it; download the model again")
         try:
-            shard = safe_open(path, framework="pt")
+            shard: Any = safe_open(path, framework="pt")
         except (SafetensorError, OSError) as error:
             raise LoadError(f"{path} is damaged or cut short ({error}); download it again") from error
         self._open[path.name] = shard

@@ -31,7 +31,7 @@ END_OF_TURN = (
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """The special tokens a chat template may write, by role, e.g. `bos_token`, and the ids that end a turn."""
+    """The special tokens a chat template may write, by role (`bos_token` …), and the ids that end a turn."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     eos_ids: frozenset[int] = frozenset()
@@ -40,7 +40,7 @@ class SpecialTokens:
 class TextTokenizer:
     """Text to tokens and back, over a `tokenizers` backend.
 
-    `add_special` and `template` are fixed at loading, so that encoding needs no other state. Implements
+    What `encode` puts around a text is the backend's post-processor, fixed at loading. Implements
     `outrider.models.base.Tokenizer`.
     """
 

@@ -16,7 +16,7 @@ class Draws(Protocol):
     """
 
     def accepts(self, probability: Number, node: int) -> bool:
-        """Decide whether draft node `node` passes, with the given probability (u < probability, u in [0, 1))."""
+        """Decide whether draft node `node` passes: u < probability, u uniform in [0, 1)."""
         ...
 
     def token(self, law: Law, depth: int) -> int:

@@ -86,6 +86,11 @@ def race(law: Law, key: int) -> int:
     if count == 1:
         return int(weights.argmax())
     if 4 * count > len(weights):  # gathering costs more than noise for the tokens that cannot win
-        return int(exponentials(key, len(weights), weights.device).div_(weights).argmin())
+        return _first(exponentials(key, len(weights), weights.device).div_(weights))
     support = weights.nonzero().flatten()
-    return int(support[exponentials(key, support).div_(weights[support]).argmin()])
+    return int(support[_first(exponentials(key, support).div_(weights[support]))])
+
+
+def _first(times: Tensor) -> int:
+    """Return the index of the earliest time; numpy finds it several times as fast as torch on a CPU."""
+    return int(times.numpy().argmin()) if times.device.type == "cpu" else int(times.argmin())

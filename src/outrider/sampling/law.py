@@ -30,6 +30,14 @@ def law(logits: Float[Tensor, "*N V"], params: SamplingParams) -> Float[Tensor, 
     return torch.stack(rows) if rows else logits.new_zeros(logits.shape, dtype=torch.float32)
 
 
+def most_likely(logits: Float[Tensor, "M V"]) -> list[int]:
+    """Return the most likely token of each row, the lowest id among equals; of a row with NaN, any token."""
+    if logits.device.type == "cpu" and logits.dtype == torch.float32:
+        rows: list[int] = logits.numpy().argmax(-1).tolist()  # several times as fast as torch's on a CPU
+        return rows
+    return [int(token) for token in logits.argmax(-1).tolist()]
+
+
 class LogitLaws:
     """The laws of one sequence's rows, worked out when they are asked for and then kept.
 
@@ -66,7 +74,7 @@ class LogitLaws:
         if self._peaks is None:
             self._peaks = self._logits.amax(-1).tolist()  # NaN wins every maximum
         if self._modes is None:
-            self._modes = self._logits.argmax(-1).tolist()
+            self._modes = most_likely(self._logits)
         _check(self._peaks[row])
         return self._modes[row]
 
@@ -76,7 +84,7 @@ def _law(row: Float[Tensor, " V"], params: SamplingParams) -> Float[Tensor, " V"
     peak = row.amax()
     _check(peak.item())
     if params.temperature == 0:
-        return _point_mass(row, int(row.argmax()))
+        return _point_mass(row, most_likely(row[None])[0])
     if 0 < params.top_k < len(row):
         ids = (row >= row.topk(params.top_k).values[-1]).nonzero().flatten()
         return torch.zeros_like(row).index_copy_(0, ids, _filtered(row[ids], peak, params))

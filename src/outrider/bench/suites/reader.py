@@ -33,11 +33,6 @@ class Suite:
     name: str
     prompts: tuple[Prompt, ...]
 
-    @property
-    def categories(self) -> list[str]:
-        """The tasks, in the order in which they first come."""
-        return list(dict.fromkeys(prompt.category for prompt in self.prompts))
-
     def limited(self, limit: int | None) -> Suite:
         """Return the suite with at most the first `limit` prompts of each task."""
         if limit is None:

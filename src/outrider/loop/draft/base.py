@@ -49,6 +49,7 @@ class Drafter(Protocol):
     name: str
     has_law: bool
     """True when its nodes carry the law they were drawn from."""
+
     def open(self, prompt: Sequence[int]) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`."""
         ...

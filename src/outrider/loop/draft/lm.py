@@ -69,9 +69,7 @@ class ModelDrafter:
         """Return a chain for each ask, of its whole budget where the draft model's context allows."""
         tokens: list[list[int]] = [[] for _ in asks]
         laws: list[list[Law]] = [[] for _ in asks]
-        length = [
-            min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks
-        ]
+        length = [min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks]
         for depth in range(max(length, default=0)):
             going = [index for index in range(len(asks)) if depth < length[index]]
             for index, found in zip(going, self._laws([asks[i] for i in going], tokens, going), strict=True):
@@ -102,4 +100,6 @@ class ModelDrafter:
     def _fit(self, logits: Tensor) -> Tensor:
         """Return [W, V] over the target's V: vocabularies may be padded to different sizes."""
         missing = self._vocabulary - logits.shape[-1]
-        return F.pad(logits, (0, missing), value=float("-inf")) if missing > 0 else logits[:, : self._vocabulary]
+        return (
+            F.pad(logits, (0, missing), value=float("-inf")) if missing > 0 else logits[:, : self._vocabulary]
+        )

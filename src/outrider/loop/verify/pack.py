@@ -23,7 +23,7 @@ class Part:
 
 
 def pack(parts: Sequence[Part]) -> Batch:
-    """Return the batch of all parts. Wanted rows of a scored part: its last pending token, then its N nodes."""
+    """Return the batch of all parts. A scored part wants its last pending row and those of its N nodes."""
     tokens: list[int] = []
     positions: list[int] = []
     sequences: list[int] = []

@@ -14,6 +14,10 @@ from outrider.models.rope import divide, positive, rope_config
 
 Config = Mapping[str, Any]
 
+# Damaged files hold numbers that no machine could follow; these bounds are far above any real model.
+_MOST = 1 << 30
+_MOST_LAYERS, _MOST_HEAD_DIM = 1 << 12, 1 << 14
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -62,7 +66,7 @@ def hf_decoder(
     kv_heads = heads if config.get("num_key_value_heads", 0) is None else default_kv_heads or heads
     if config.get("num_key_value_heads") is not None:
         kv_heads = whole(config, "num_key_value_heads")
-    head_dim = whole(config, "head_dim", default_head_dim or max(hidden // heads, 1))
+    head_dim = whole(config, "head_dim", default_head_dim or max(hidden // heads, 1), _MOST_HEAD_DIM)
     context = whole(config, "max_position_embeddings", default_context)
     return checked(
         DecoderConfig(
@@ -70,7 +74,7 @@ def hf_decoder(
             vocab_size=whole(config, "vocab_size"),
             hidden_size=hidden,
             intermediate_size=whole(config, "intermediate_size"),
-            layers=whole(config, "num_hidden_layers"),
+            layers=layer_count(config),
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
@@ -99,10 +103,9 @@ def gguf_decoder(family: str, file: GGUFFile, *, qk_norm: bool = False) -> Decod
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise LoadError(f"{file.path} has no token_embd.weight; is it a language model?")
-    hidden, heads, layers = (
-        whole(values, key) for key in ("embedding_length", "attention.head_count", "block_count")
-    )
-    head_dim = whole(values, "attention.key_length", max(hidden // heads, 1))
+    hidden, heads = whole(values, "embedding_length"), whole(values, "attention.head_count")
+    layers = layer_count(values, "block_count")
+    head_dim = whole(values, "attention.key_length", max(hidden // heads, 1), _MOST_HEAD_DIM)
     if values.get("attention.value_length", head_dim) != head_dim:
         raise UnsupportedModelError(f"{file.path} has keys and values of different sizes")
     if values.get("rope.dimension_count", head_dim) != head_dim:
@@ -132,12 +135,19 @@ def gguf_decoder(family: str, file: GGUFFile, *, qk_norm: bool = False) -> Decod
     )
 
 
-def whole(values: Config, key: str, default: int | None = None) -> int:
-    """Return a whole number above zero, LoadError otherwise; None counts as absent."""
+def whole(values: Config, key: str, default: int | None = None, most: int = _MOST) -> int:
+    """Return a whole number from 1 to `most`, LoadError otherwise; None counts as absent."""
     value = positive(values, key, default)
+    if value > most:
+        raise LoadError(f"the configuration's {key} must be at most {most}, not {value!r}")
     if isinstance(value, float) and not value.is_integer():
         raise LoadError(f"the configuration's {key} must be a whole number, not {value!r}")
     return int(value)
+
+
+def layer_count(config: Config, key: str = "num_hidden_layers") -> int:
+    """Return the number of layers."""
+    return whole(config, key, most=_MOST_LAYERS)
 
 
 def layer_windows(config: Config, default_window: int, default_first: int) -> tuple[int | None, ...]:
@@ -146,11 +156,12 @@ def layer_windows(config: Config, default_window: int, default_first: int) -> tu
     Where `use_sliding_window` is set, the layers that `layer_types` names, or those from `max_window_layers`
     on, see `sliding_window` positions.
     """
-    layers = whole(config, "num_hidden_layers")
+    layers = layer_count(config)
     types = config.get("layer_types")
     if types is not None and (len(types) != layers or set(types) - {"full_attention", "sliding_attention"}):
         raise UnsupportedModelError(
-            f"layer_types must name full_attention or sliding_attention for each of {layers} layers, not {types}"
+            f"layer_types must name full_attention or sliding_attention for each of {layers} layers, "
+            f"not {types}"
         )
     if not config.get("use_sliding_window", False) or config.get("sliding_window", default_window) is None:
         if types and "sliding_attention" in types:
@@ -176,7 +187,7 @@ def checked(config: DecoderConfig) -> DecoderConfig:
 
 
 def _rope_parameters(config: Config) -> dict[str, Any]:
-    """Return the rotary parameters, from `rope_parameters` or from the older `rope_theta` and `rope_scaling`."""
+    """Return the rotary parameters, in the form that `rope_parameters` has or in the older ones."""
     parameters = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(parameters, Mapping):
         raise LoadError(f"the configuration's rotary parameters must be a table, not {parameters!r}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from outrider.errors import UnsupportedModelError
 from outrider.models.config import DecoderConfig
-from outrider.models.families.base import Config, Family, hf_decoder, whole
+from outrider.models.families.base import Config, Family, hf_decoder, layer_count, whole
 from outrider.models.gguf_file import GGUFFile
 
 
 def _from_hf(config: Config) -> DecoderConfig:
     windows: tuple[int | None, ...] = ()
     if config.get("sliding_window", 4096) is not None:
-        windows = (whole(config, "sliding_window", 4096),) * whole(config, "num_hidden_layers")
+        windows = (whole(config, "sliding_window", 4096),) * layer_count(config)
     return hf_decoder("mistral", config, windows=windows, default_kv_heads=8, default_context=4096 * 32)
 
 

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outrider.cli.main import main
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> str:
+    rows = [
+        {"question_id": 1, "category": "writing", "turns": ["abcabcabc", "again"]},
+        {"question_id": 2, "category": "coding", "turns": ["xyzxyz", "again"]},
+        {"question_id": 3, "category": "qa", "turns": ["why?"]},
+        {"question_id": 4, "category": "qa", "turns": ["z" * 600]},
+    ]
+    file = tmp_path / "suite.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return str(file)
+
+
+def document(capsys: Captured) -> dict[str, Any]:
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    parsed: dict[str, Any] = json.loads(lines[-1])
+    return parsed
+
+
+def test_bench_runs_plain_decoding_beside_what_is_asked_for(tiny: str, suite: str, capsys: Captured) -> None:
+    words = ["bench", tiny, "--suite", suite, "--drafters", "suffix", "--max-tokens", "12", "--json"]
+    assert main(words) == 0
+    found = document(capsys)
+    rows = [(row["drafter"], row["category"], row["prompts"]) for row in found["results"]]
+    tasks = [("mt", 2), ("qa", 1), ("overall", 3)]
+    assert rows == [(drafter, *task) for drafter in ("none", "suffix") for task in tasks]
+    assert all(row["identical_to_plain"] == 1 for row in found["results"])
+    assert found["suite"]["left_out"] == ["4"]
+    assert found["results"][0]["mean_accepted_length"] == 1
+    assert found["results"][0]["acceptance_rate"] is None
+    assert found["results"][0]["speedup"] == {"median": 1, "low": 1, "high": 1}
+
+
+def test_bench_run_is_the_same_command_spelled_out(tiny: str, suite: str, capsys: Captured) -> None:
+    words = [tiny, "--suite", suite, "--max-tokens", "3", "--limit", "1", "--json"]
+    assert main(["bench", "run", *words]) == 0
+    assert {row["category"] for row in document(capsys)["results"]} == {"mt", "qa", "overall"}
+    assert main(["bench", "--suite", suite, tiny, "--max-tokens", "3", "--limit", "1", "--json"]) == 0
+    assert document(capsys)["prompts"]
+
+
+def test_seeded_sampling_is_identical_to_plain_decoding(tiny: str, suite: str, capsys: Captured) -> None:
+    words = ["bench", tiny, "--suite", suite, "--drafters", f"suffix,lm:{tiny}", "--max-tokens", "16"]
+    assert main([*words, "--temperature", "0.8", "--ignore-eos", "--turns", "--json"]) == 0
+    found = document(capsys)
+    assert all(row["identical_to_plain"] == 1 for row in found["results"])
+    assert {row["completion_tokens"] for row in found["prompts"]} == {16}
+    assert {row["turn"] for row in found["prompts"]} == {0, 1}
+
+
+def test_the_result_file_is_the_document(tiny: str, suite: str, tmp_path: Path, capsys: Captured) -> None:
+    out = tmp_path / "result.json"
+    words = ["bench", tiny, "--suite", suite, "--max-tokens", "3", "--json", "--out", str(out)]
+    assert main(words) == 0
+    assert json.loads(out.read_text(encoding="utf-8")) == document(capsys)
+
+
+def test_people_get_a_table(tiny: str, suite: str, capsys: Captured) -> None:
+    assert main(["bench", tiny, "--suite", suite, "--max-tokens", "3"]) == 0
+    captured = capsys.readouterr()
+    assert "overall" in captured.out
+    assert "suffix" in captured.out
+    assert "prompt 4 is left out" in captured.err
+
+
+def test_a_malformed_line_is_named(tiny: str, tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text('{"prompt": "fine"}\n{"prompt": \n', encoding="utf-8")
+    assert main(["bench", tiny, "--suite", str(file)]) == 1
+    assert "line 2" in capsys.readouterr().err
+
+
+def test_peers_are_greedy_only(tiny: str, suite: str, capsys: Captured) -> None:
+    words = ["bench", tiny, "--suite", suite, "--max-tokens", "3"]
+    assert main([*words, "--peer", "transformers", "--temperature", "1"]) == 2
+    assert "--temperature 0" in capsys.readouterr().err
+    assert main([*words, "--peer", "tranformers"]) == 2
+    assert "did you mean 'transformers'" in capsys.readouterr().err
+
+
+def test_curve_times_every_count_of_rows(tiny: str, capsys: Captured) -> None:
+    words = ["bench", "curve", tiny, "--context", "40", "--context", "5000", "--repeats", "1", "--json"]
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert [point["rows"] for point in found["curves"]] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
+    assert {point["context"] for point in found["curves"]} == {40}
+    assert all(point["milliseconds"] > 0 for point in found["curves"])
+    assert found["curves"][0]["ratio"] == 1
+    assert found["contexts_left_out"] == [5000]
+    assert "5000" in captured.err

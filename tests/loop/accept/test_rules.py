@@ -1,0 +1,179 @@
+"""What each rule keeps of a tree, and the choice of a rule by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+
+import pytest
+import torch
+
+from outrider.errors import CapabilityError, UnknownNameError
+from outrider.loop.accept.coupled import Coupled
+from outrider.loop.accept.greedy import Greedy
+from outrider.loop.accept.rejection import Rejection
+from outrider.loop.accept.table import resolve_rule
+from outrider.sampling.keyed import SharedDraws, draft_draws, rule_draws
+from outrider.sampling.law import LogitLaws, law
+from outrider.sampling.params import SamplingParams
+from outrider.types import DraftTree, Law, Number, Scored, Verdict
+
+BRANCHED = DraftTree(tokens=(1, 2, 0, 3, 2), parents=(-1, -1, 1, 1, 3))
+
+
+class GivenDraws:
+    """Draws that were written down beforehand: one number in [0, 1) for each node and each depth."""
+
+    def __init__(self, nodes: Sequence[Fraction], depths: Sequence[Fraction]) -> None:
+        self._nodes, self._depths = nodes, depths
+
+    def accepts(self, probability: Number, node: int) -> bool:
+        return self._nodes[node] < probability
+
+    def token(self, law: Law, depth: int) -> int:
+        weights = [Fraction(float(p)) for p in law]
+        wanted = self._depths[depth] * sum(weights)
+        for token, weight in enumerate(weights):
+            if wanted < weight:
+                return token
+            wanted -= weight
+        raise AssertionError("no token left")
+
+
+class GivenLaws(list[Law]):
+    """Laws as a plain list."""
+
+    def mode(self, row: int) -> int:
+        values = [float(value) for value in self[row]]
+        return values.index(max(values))
+
+
+def rows_with_modes(*modes: int) -> LogitLaws:
+    logits = torch.zeros(len(modes), 4)
+    for row, mode in enumerate(modes):
+        logits[row, mode] = 1.0
+    return LogitLaws(logits, SamplingParams())
+
+
+@pytest.mark.parametrize(
+    ("modes", "verdict"),
+    [
+        ((3, 0, 0, 0, 0, 0), Verdict((), 3)),
+        ((1, 2, 0, 0, 0, 0), Verdict((0,), 2)),
+        ((2, 0, 3, 0, 2, 1), Verdict((1, 3, 4), 1)),
+        ((2, 0, 0, 1, 0, 0), Verdict((1, 2), 1)),
+    ],
+)
+def test_greedy_follows_the_most_likely_tokens_through_the_tree(
+    modes: tuple[int, ...], verdict: Verdict
+) -> None:
+    draws = GivenDraws([], [])
+    assert Greedy().decide(Scored(BRANCHED, rows_with_modes(*modes)), draws) == verdict
+    # At temperature 0 the coupled rule needs no noise and keeps the same.
+    assert Coupled().decide(Scored(BRANCHED, rows_with_modes(*modes)), SharedDraws(0, 0, 0)) == verdict
+
+
+def test_of_two_equal_siblings_the_first_is_followed() -> None:
+    twins = DraftTree(tokens=(1, 1, 2), parents=(-1, -1, 0))
+    verdict = Greedy().decide(Scored(twins, rows_with_modes(1, 2, 0, 3)), GivenDraws([], []))
+    assert verdict == Verdict((0, 2), 3)
+
+
+@pytest.mark.parametrize("name", ["greedy", "coupled", "rejection"])
+def test_an_empty_draft_is_plain_decoding(name: str) -> None:
+    rule = resolve_rule(name, SamplingParams())
+    verdict = rule.decide(Scored(DraftTree(), rows_with_modes(2)), rule_draws(rule, 0, 0, 5))
+    assert verdict == Verdict((), 2)
+
+
+def test_rejection_at_temperature_zero_keeps_what_greedy_keeps() -> None:
+    for tokens in ((1, 2, 3), (1, 2, 0), (0, 2, 3)):
+        scored = Scored(DraftTree.chain(tokens), rows_with_modes(1, 2, 3, 0))
+        draws = rule_draws(Rejection(), 0, 0, 5)
+        assert Rejection().decide(scored, draws) == Greedy().decide(scored, draws)
+
+
+def test_a_guess_of_probability_zero_never_passes_even_at_the_lowest_draw() -> None:
+    zero, half = Fraction(0), Fraction(1, 2)
+    p = [zero, half, half]
+    for laws in (None, [[half, half, zero]]):
+        scored = Scored(DraftTree.chain([0], laws), GivenLaws([p, p]))
+        assert Rejection().decide(scored, GivenDraws([zero], [zero])).path == ()
+
+
+def dyadic_law(chance: random.Random, size: int) -> list[Fraction]:
+    weights = [0] * size
+    for _ in range(16):
+        weights[chance.randrange(size)] += 1
+    return [Fraction(weight, 16) for weight in weights]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_tensors_and_rationals_decide_alike_given_the_same_draws(seed: int) -> None:
+    chance = random.Random(seed)
+    size, length = chance.randint(2, 5), chance.randint(0, 4)
+    p = [dyadic_law(chance, size) for _ in range(length + 1)]
+    q = [dyadic_law(chance, size) for _ in range(length)]
+    tokens = [chance.randrange(size) for _ in range(length)]
+    given = [[Fraction(chance.randrange(64), 64) for _ in range(length + 1)] for _ in range(2)]
+    for laws in (q, None):
+        for rule in (Rejection(), Coupled(), Greedy()):
+            as_tensors = None if laws is None else [torch.tensor([float(x) for x in row]) for row in laws]
+            rows = GivenLaws([torch.tensor([float(x) for x in row]) for row in p])
+            exact = rule.decide(Scored(DraftTree.chain(tokens, laws), GivenLaws(p)), GivenDraws(*given))
+            found = rule.decide(Scored(DraftTree.chain(tokens, as_tensors), rows), GivenDraws(*given))
+            assert found == exact
+
+
+def test_the_coupled_text_is_the_plain_text_whatever_is_drafted() -> None:
+    """Same seed, same text: under good and bad drafters, stray siblings and budgets that change."""
+    chance = random.Random(4)
+    params = SamplingParams(temperature=0.9, top_p=0.95)
+    rows = {n: torch.randn(12, generator=torch.Generator().manual_seed(n)) for n in range(64)}
+
+    def logits(text: tuple[int, ...]) -> torch.Tensor:
+        return rows[(7 * len(text) + 3 * text[-1]) % 64]
+
+    plain: tuple[int, ...] = (0,)
+    while len(plain) < 60:
+        plain += (SharedDraws(5, 2, len(plain)).token(law(logits(plain), params), 0),)
+
+    kept = 0
+    for blur in (0.0, 0.3, 3.0):
+        text: tuple[int, ...] = (0,)
+        while len(text) < 60:
+            tree = DraftTree()
+            path = text
+            draws = draft_draws(Coupled(), 5, 2, len(text))
+            for depth in range(chance.randrange(5)):
+                noise = blur * torch.randn(12, generator=torch.Generator().manual_seed(depth))
+                guess = draws.token(law(logits(path) + noise, params), depth)
+                stray = chance.randrange(12)
+                parent = len(tree) - 2 if depth else -1
+                tree = DraftTree((*tree.tokens, guess, stray), (*tree.parents, parent, parent))
+                path += (guess,)
+            texts = [text]
+            for token, parent in zip(tree.tokens, tree.parents, strict=True):
+                texts.append((*texts[parent + 1], token))
+            laws = LogitLaws(torch.stack([logits(t) for t in texts]), params)
+            verdict = Coupled().decide(Scored(tree, laws), rule_draws(Coupled(), 5, 2, len(text)))
+            kept += len(verdict.path)
+            text += (*(tree.tokens[node] for node in verdict.path), verdict.token)
+        assert text[:60] == plain
+    assert kept > 60
+
+
+def test_auto_is_greedy_at_temperature_zero_and_coupled_above() -> None:
+    assert resolve_rule("auto", SamplingParams()).name == "greedy"
+    assert resolve_rule("auto", SamplingParams(temperature=0.1)).name == "coupled"
+
+
+def test_a_rule_that_cannot_sample_is_refused_above_temperature_zero() -> None:
+    with pytest.raises(CapabilityError, match="'coupled' or 'rejection'"):
+        resolve_rule("greedy", SamplingParams(temperature=0.1))
+
+
+def test_an_unknown_rule_is_named_with_its_neighbours() -> None:
+    with pytest.raises(UnknownNameError, match="'rejection'"):
+        resolve_rule("rejecton", SamplingParams())

@@ -1,0 +1,161 @@
+"""Every registered drafter under every registered rule, through the whole loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import scipy.stats
+
+from conftest import VOCAB, RandomTrees, plain_tokens, run, toy_model
+from outrider.errors import CapabilityError
+from outrider.loop.accept.table import resolve_rule
+from outrider.loop.draft.base import Drafter
+from outrider.models.base import LoadedModel
+from outrider.models.toy import ToyTarget
+from outrider.registry import DRAFTERS, RULES
+from outrider.sampling.params import SamplingParams
+from outrider.types import Guarantee
+
+PROMPTS = [[0, 1, 2], [3], [4, 5, 4, 5, 4, 5, 4], [7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5]]
+SAMPLINGS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "sampled": {"temperature": 1.0},
+    "hot": {"temperature": 1.7},
+    "top-k": {"temperature": 0.9, "top_k": 3},
+    "top-p": {"temperature": 0.9, "top_p": 0.7},
+    "min-p": {"temperature": 1.2, "min_p": 0.2},
+    "mixed": {"temperature": 0.8, "top_k": 5, "top_p": 0.9, "min_p": 0.05},
+}
+
+
+def make_drafter(name: str, target: ToyTarget) -> Drafter:
+    if name == "random trees":
+        return RandomTrees(3)
+    kind = DRAFTERS.load(name)
+    model: LoadedModel | None = None
+    if kind.takes_model:
+        model = toy_model(ToyTarget(VOCAB, seed=9, like=target, share=Fraction(2, 3)))
+    drafter: Drafter = kind.build(target, model, {})
+    return drafter
+
+
+def settings(sampling: str, **more: Any) -> SamplingParams:
+    return SamplingParams(**{"seed": 11, "max_tokens": 40, "ignore_eos": True, **SAMPLINGS[sampling], **more})
+
+
+ALL_DRAFTERS = [*DRAFTERS, "random trees"]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("rule", [*RULES, "auto"])
+@pytest.mark.parametrize("drafter", ALL_DRAFTERS)
+def test_a_rule_of_same_tokens_emits_what_plain_decoding_emits(
+    drafter: str, rule: str, sampling: str
+) -> None:
+    target, params = ToyTarget(VOCAB, seed=1), settings(sampling)
+    try:
+        guarantee = resolve_rule(rule, params).guarantee
+    except CapabilityError:
+        assert not RULES.load(rule).samples
+        return
+    if guarantee is not Guarantee.SAME_TOKENS and params.temperature > 0:
+        return
+    results = run(toy_model(target), make_drafter(drafter, target), PROMPTS, params, rule=rule)
+    for prompt, result in zip(PROMPTS, results, strict=True):
+        assert list(result.token_ids) == plain_tokens(target, prompt, params, 40)
+
+
+@pytest.mark.parametrize("budget", [0, 1, 2, 5, 30])
+@pytest.mark.parametrize("drafter", ALL_DRAFTERS)
+def test_the_budget_changes_the_passes_but_not_the_tokens(drafter: str, budget: int) -> None:
+    target, params = ToyTarget(VOCAB, seed=2), settings("sampled")
+    [result] = run(toy_model(target), make_drafter(drafter, target), PROMPTS[:1], params, budget=budget)
+    assert list(result.token_ids) == plain_tokens(target, PROMPTS[0], params, 40)
+    assert result.speculation.drafted <= budget * result.speculation.passes
+
+
+@pytest.mark.parametrize("drafter", ALL_DRAFTERS)
+def test_a_request_gets_the_same_tokens_alone_and_in_any_batch(drafter: str) -> None:
+    target, params = ToyTarget(VOCAB, seed=4), settings("sampled")
+    together = run(toy_model(target), make_drafter(drafter, target), PROMPTS * 6, params, max_running=5)
+    for index, result in enumerate(together):
+        [alone] = run(toy_model(target), make_drafter(drafter, target), [PROMPTS[index % 4]], params)
+        assert result.token_ids == alone.token_ids
+
+
+@pytest.mark.parametrize("short", range(1, 9))
+@pytest.mark.parametrize("drafter", ALL_DRAFTERS)
+def test_a_prompt_close_to_the_context_limit_fills_it_exactly(drafter: str, short: int) -> None:
+    target = ToyTarget(VOCAB, seed=1, context_limit=24)
+    prompt = ([4, 5] * 12)[: 24 - short]
+    params = SamplingParams(temperature=1.0, seed=5, max_tokens=None)
+    [result] = run(toy_model(target), make_drafter(drafter, target), [prompt], params)
+    assert result.finish_reason == "length"
+    assert list(result.token_ids) == plain_tokens(target, prompt, params, short)
+
+
+@pytest.mark.parametrize("drafter", ALL_DRAFTERS)
+def test_the_law_of_three_tokens_under_rejection_is_the_target_s(drafter: str) -> None:
+    """Chi-square through the whole loop; the exact enumeration of the rule stands beside it."""
+    target = ToyTarget(4, seed=3, order=1)
+    runs, length, prompt = 3000, 3, [1, 2, 1, 2, 1]
+    model = toy_model(target)
+    made = (
+        RandomTrees(3, vocab=4)
+        if drafter == "random trees"
+        else DRAFTERS.load(drafter).build(
+            target,
+            toy_model(ToyTarget(4, seed=9, order=1, like=target, share=Fraction(1, 2)))
+            if DRAFTERS.load(drafter).takes_model
+            else None,
+            {},
+        )
+    )
+    seen: Counter[tuple[int, ...]] = Counter()
+    for start in range(0, runs, 500):
+        for seed in range(start, start + 500):
+            params = SamplingParams(temperature=1.0, seed=seed, max_tokens=length, ignore_eos=True)
+            [result] = run(model, made, [prompt], params, rule="rejection", budget=3)
+            seen[result.token_ids] += 1
+    expected: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
+    for _ in range(length):
+        expected = {
+            (*text, token): mass * p
+            for text, mass in expected.items()
+            for token, p in enumerate(target.law([*prompt, *text]))
+            if p
+        }
+    assert set(seen) <= set(expected), "a token of probability zero was emitted"
+    frequent = [text for text, mass in expected.items() if mass * runs >= 5]
+    observed = [seen[text] for text in frequent]
+    wanted = [float(expected[text]) * runs for text in frequent]
+    rest = runs - sum(observed), runs - sum(wanted)
+    if rest[1] > 5:
+        observed.append(rest[0])
+        wanted.append(rest[1])
+    scale = sum(observed) / sum(wanted)
+    p_value = scipy.stats.chisquare(observed, [w * scale for w in wanted]).pvalue
+    assert p_value > 1e-4
+
+
+def test_a_model_drafter_equal_to_the_target_is_always_accepted() -> None:
+    """An off-by-one in the draft model's cache after full acceptance shows as acceptance that decays."""
+    target = ToyTarget(VOCAB, seed=1)
+    drafter = DRAFTERS.load("lm").build(target, toy_model(target), {})
+    for rule in ("coupled", "rejection"):
+        params = settings("sampled", max_tokens=60)
+        [result] = run(toy_model(target), drafter, [[0, 1, 2]], params, rule=rule, budget=4)
+        assert result.speculation.accepted == result.speculation.drafted
+        assert result.speculation.passes == 60 / 5
+
+
+def test_a_model_drafter_with_a_shorter_context_stops_drafting_at_its_end() -> None:
+    target = ToyTarget(VOCAB, seed=1)
+    draft = ToyTarget(VOCAB, seed=1, context_limit=12)
+    drafter = DRAFTERS.load("lm").build(target, toy_model(draft), {})
+    params = settings("sampled", max_tokens=30)
+    [result] = run(toy_model(target), drafter, [[0, 1, 2]], params)
+    assert list(result.token_ids) == plain_tokens(target, [0, 1, 2], params, 30)

@@ -1,0 +1,190 @@
+"""The pass: rows that don't depend on their neighbours, trees, caches, and the whole loop on it."""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import RandomTrees, plain_tokens, run
+from outrider.errors import LoadError, UnknownNameError
+from outrider.loop.verify.pack import Part, pack
+from outrider.models.base import LoadedModel
+from outrider.models.decoder import Decoder
+from outrider.models.toy import ToyTokenizer
+from outrider.sampling.params import SamplingParams
+from outrider.types import DraftTree
+from tiny import RandomSource, tiny_config, tiny_decoder
+
+VARIANTS = {
+    "grouped": {},
+    "one group": {"heads": 3, "kv_heads": 3},
+    "seven to one": {"heads": 7, "kv_heads": 1, "head_dim": 8},
+    "window": {"window": 13},
+    "qk-norm and biases": {"qk_norm": True, "bias": True},
+}
+
+
+@lru_cache
+def decoder(variant: str, weights: str) -> Decoder:
+    return tiny_decoder(tiny_config(**VARIANTS[variant]), weights)
+
+
+def random_tree(chance: random.Random, nodes: int) -> DraftTree:
+    tokens = tuple(chance.randrange(97) for _ in range(nodes))
+    return DraftTree(tokens, tuple(chance.randint(-1, node - 1) for node in range(nodes)))
+
+
+def text_at(tree: DraftTree, node: int) -> list[int]:
+    path: list[int] = []
+    while node >= 0:
+        path.append(tree.tokens[node])
+        node = tree.parents[node]
+    return path[::-1]
+
+
+def logits_alone(model: Decoder, text: list[int]) -> torch.Tensor:
+    """Read the text as prompts are read (in pieces), then run its last token alone."""
+    cache = model.new_cache()
+    for start in range(0, len(text) - 1, 100):
+        piece = text[start : min(start + 100, len(text) - 1)]
+        model.forward(pack([Part(start, piece, DraftTree(), False)]), [cache])
+        cache.keep(range(len(piece)))
+    return model.forward(pack([Part(len(text) - 1, text[-1:], DraftTree(), True)]), [cache])[0]
+
+
+@pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize("variant", VARIANTS)
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=8, deadline=None)
+def test_a_row_is_the_same_bit_for_bit_alone_in_a_chain_in_a_tree_and_in_a_batch(
+    variant: str, weights: str, seed: int
+) -> None:
+    model, chance = decoder(variant, weights), random.Random(seed)
+    lengths = [chance.choice([1, 5, 40, 130, 505, 511, 512, 600]) for _ in range(chance.randint(1, 4))]
+    prompts = [[chance.randrange(97) for _ in range(length)] for length in lengths]
+    trees = [random_tree(chance, chance.randint(0, 20)) for _ in prompts]
+    if chance.random() < 0.5:
+        trees[0] = DraftTree.chain(trees[0].tokens)
+    caches = [model.new_cache() for _ in prompts]
+    parts = []
+    for prompt, tree, cache in zip(prompts, trees, caches, strict=True):
+        cached = chance.randint(0, len(prompt) - 1)
+        if cached:
+            model.forward(pack([Part(0, prompt[:cached], DraftTree(), False)]), [cache])
+            cache.keep(range(cached))
+        parts.append(Part(cached, prompt[cached:], tree, True))
+    logits = model.forward(pack(parts), caches)
+    row = 0
+    for prompt, tree in zip(prompts, trees, strict=True):
+        for node in chance.sample(range(-1, len(tree)), min(3, len(tree) + 1)):
+            alone = logits_alone(model, prompt + text_at(tree, node))
+            assert torch.equal(logits[row + 1 + node], alone)
+        row += 1 + len(tree)
+
+
+@pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_text_is_identical_with_random_trees_and_without(
+    variant: str, temperature: float, weights: str
+) -> None:
+    model = LoadedModel("tiny", decoder(variant, weights), ToyTokenizer(97))
+    params = SamplingParams(temperature=temperature, seed=3, max_tokens=40, top_p=0.95)
+    prompts = [[1, 2, 3], list(range(40)), [5] * 9]
+    results = run(model, RandomTrees(4, vocab=97), prompts, params, budget=9)
+    for prompt, result in zip(prompts, results, strict=True):
+        assert list(result.token_ids) == plain_tokens(model.target, prompt, params, 40)
+
+
+class Oracle(RandomTrees):
+    """Hides the text that plain decoding will give as a random branch of each tree."""
+
+    def __init__(self, seed: int, texts: dict[int, list[int]]) -> None:
+        super().__init__(seed, vocab=97)
+        self._texts = texts
+
+    def propose(self, asks):  # type: ignore[no-untyped-def]
+        trees = []
+        for ask in asks:
+            whole = self._texts[ask.tokens[0]]
+            right = whole[len(ask.tokens) :][: self._random.randint(0, ask.budget)]
+            tokens, parents, parent = [], [], -1
+            for token in right:
+                if self._random.random() < 0.5 and len(tokens) + 2 < ask.budget:
+                    tokens.append((token + 1) % 97)  # a wrong sibling that stands before the right node
+                    parents.append(parent)
+                if len(tokens) < ask.budget:
+                    tokens.append(token)
+                    parents.append(parent)
+                    parent = len(tokens) - 1
+            trees.append(DraftTree(tuple(tokens), tuple(parents)))
+        return trees
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_kept_branch_that_is_not_the_first_leaves_the_right_keys_behind(variant: str) -> None:
+    """A wrong position or a key of the first branch shows only from the next round on."""
+    model = LoadedModel("tiny", decoder(variant, "fp32"), ToyTokenizer(97))
+    params = SamplingParams(temperature=0.7, seed=3, max_tokens=60)
+    prompts = [[1, 2, 3], [2, *range(40)], [3] * 500]
+    texts = {p[0]: p + plain_tokens(model.target, p, params, 60) for p in prompts}
+    results = run(model, Oracle(1, texts), prompts, params, budget=9)
+    for prompt, result in zip(prompts, results, strict=True):
+        assert prompt + list(result.token_ids) == texts[prompt[0]]
+        assert result.speculation.mean_accepted_length > 2
+
+
+def test_after_every_step_the_cache_holds_what_a_fresh_read_of_the_text_gives() -> None:
+    model, chance = decoder("grouped", "fp32"), random.Random(5)
+    prompt = [chance.randrange(97) for _ in range(30)]
+    cache = model.new_cache()
+    model.forward(pack([Part(0, prompt, DraftTree(), False)]), [cache])
+    cache.keep(range(30))
+    tree = DraftTree((1, 2, 3, 4, 5), (-1, -1, 1, 1, 3))
+    model.forward(pack([Part(30, [9], tree, True)]), [cache])
+    cache.keep([0, 2, 4, 5])  # the pending token and the path 1, 3, 4
+    fresh = model.new_cache()
+    text = [*prompt, 9, 2, 4, 5]
+    model.forward(pack([Part(0, text, DraftTree(), False)]), [fresh])
+    fresh.keep(range(len(text)))
+    assert cache.length == fresh.length == 34
+    for layer in range(model.config.layers):
+        for ours, theirs in zip(cache.view(layer, 34), fresh.view(layer, 34), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_values_beyond_fp16_are_noticed_at_load() -> None:
+    config = tiny_config()
+    source = RandomSource(config)
+    source.scale("model.layers.1.mlp.down_proj.weight", 1e6)
+    with pytest.raises(LoadError, match=r"layers.1.mlp.down_proj.*fp32"):
+        Decoder(config, source, weights="fp16", device=torch.device("cpu"))
+    auto = Decoder(config, source, weights="auto", device=torch.device("cpu"))
+    assert any("layers.1.mlp.down_proj" in notice for notice in auto.notices)
+    exact = Decoder(config, source, weights="fp32", device=torch.device("cpu"))
+    ours, theirs = logits_alone(auto, [1, 2, 3]), logits_alone(exact, [1, 2, 3])
+    assert (ours - theirs).norm() / theirs.norm() < 1e-2
+    with pytest.raises(UnknownNameError, match="did you mean 'fp16'"):
+        Decoder(config, source, weights="fp61", device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize(("weights", "bound"), [("fp16", 2e-3), ("int8", 6e-2)])
+def test_lighter_weights_stay_close_to_float32(weights: str, bound: float) -> None:
+    exact, light = decoder("grouped", "fp32"), decoder("grouped", weights)
+    ours, theirs = logits_alone(light, [1, 2, 3, 4]), logits_alone(exact, [1, 2, 3, 4])
+    assert 0 < (ours - theirs).norm() / theirs.norm() < bound
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
+def test_the_same_code_runs_on_a_gpu(weights: str) -> None:
+    config = tiny_config()
+    there = Decoder(config, RandomSource(config), weights=weights, device=torch.device("cuda"))
+    ours, theirs = logits_alone(there, [1, 2, 3]).cpu(), logits_alone(decoder("grouped", "fp32"), [1, 2, 3])
+    assert (ours - theirs).norm() / theirs.norm() < 6e-2
