@@ -33,7 +33,9 @@ def results_table(document: dict[str, Any]) -> Table:
                 _number(row["acceptance_rate"], ".0%"),
                 _number(row["identical_to_plain"], ".0%"),
                 "–" if speedup is None else f"{speedup['median']:.2f}×",
-                "" if speedup is None else f"{speedup['low']:.2f}–{speedup['high']:.2f}",
+                ""
+                if speedup is None or row["prompts"] < 2
+                else f"{speedup['low']:.2f}–{speedup['high']:.2f}",
                 style="bold" if category == OVERALL else None,
             )
         table.add_section()

@@ -94,7 +94,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> TextTokenizer:
             if kind == _USER_DEFINED
         ]
     )
-    _surround(backend, metadata, tokens, adds_bos)
+    _surround(backend, metadata, adds_bos)
     control = {
         text: token for token, (text, kind) in enumerate(zip(tokens, types, strict=True)) if kind == _CONTROL
     }
@@ -182,14 +182,13 @@ def _merges_of(
     ]
 
 
-def _surround(backend: Backend, metadata: Mapping[str, Any], tokens: Sequence[str], adds_bos: bool) -> None:
+def _surround(backend: Backend, metadata: Mapping[str, Any], adds_bos: bool) -> None:
     """Put BOS before and EOS after an encoded text where the file says so."""
-    before, after = [], []
     bos, eos = metadata.get(_KEY + "bos_token_id"), metadata.get(_KEY + "eos_token_id")
-    if metadata.get(_KEY + "add_bos_token", adds_bos) and bos is not None:
-        before.append((tokens[bos], bos))
-    if metadata.get(_KEY + "add_eos_token", False) and eos is not None:
-        after.append((tokens[eos], eos))
-    if before or after:
-        single = " ".join([text for text, _ in before] + ["$A"] + [text for text, _ in after])
-        backend.post_processor = processors.TemplateProcessing(single=single, special_tokens=before + after)
+    before = bos is not None and metadata.get(_KEY + "add_bos_token", adds_bos)
+    after = eos is not None and metadata.get(_KEY + "add_eos_token", False)
+    # Named by role, because a token's text may hold characters that the template gives a meaning.
+    names = (["BOS"] if before else []) + ["$A"] + (["EOS"] if after else [])
+    ids = [(name, token) for name, token in (("BOS", bos), ("EOS", eos)) if name in names]
+    if ids:
+        backend.post_processor = processors.TemplateProcessing(single=" ".join(names), special_tokens=ids)

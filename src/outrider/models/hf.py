@@ -78,7 +78,10 @@ class TransformersTarget:
         config = model.config.get_text_config(decoder=True)
         self._check_kind(config)
         self.notices: list[str] = ["runs through transformers: one sequence at a time, no trees"]
-        self.vocab_size = int(model.get_output_embeddings().weight.shape[0])
+        head = model.get_output_embeddings()
+        if head is None:
+            raise UnsupportedModelError(f"{type(model).__name__} has no output head over a vocabulary")
+        self.vocab_size = int(head.weight.shape[0])
         self.context_limit = self._limit(config)
         self.parameters = int(model.num_parameters())
         self.weights = _NAMES.get(model.dtype, str(model.dtype))

@@ -187,7 +187,8 @@ KERNELS: dict[str, tuple[type[Linear], ...]] = {
 
 def fits_half(weight: Tensor) -> bool:
     """Tell whether every value is finite in fp16."""
-    return bool(weight.abs().amax() <= HALF_MAX)
+    low, high = weight.aminmax()
+    return bool(-HALF_MAX <= low and high <= HALF_MAX)
 
 
 def choose_kernel(weights: str, device: torch.device) -> type[Linear]:

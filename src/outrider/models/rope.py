@@ -100,12 +100,17 @@ def _llama3(parameters: Mapping[str, Any], inv_freq: Tensor, context_limit: int)
 def _yarn(parameters: Mapping[str, Any], base: float, head_dim: int, context_limit: int) -> RopeConfig:
     trained = positive(parameters, "original_max_position_embeddings", context_limit)
     factor = positive(parameters, "factor", context_limit / trained)
-    scale = parameters.get("attention_factor")
-    if scale is None:
-        upper, lower = parameters.get("mscale"), parameters.get("mscale_all_dim")
-        scale = _mscale(factor, upper) / _mscale(factor, lower) if upper and lower else _mscale(factor, 1.0)
-    fast = parameters.get("beta_fast") or 32
-    slow = parameters.get("beta_slow") or 1
+    if parameters.get("attention_factor") is not None:
+        scale = positive(parameters, "attention_factor")
+    elif parameters.get("mscale") and parameters.get("mscale_all_dim"):
+        weights = positive(parameters, "mscale"), positive(parameters, "mscale_all_dim")
+        scale = _mscale(factor, weights[0]) / _mscale(factor, weights[1])
+    else:
+        scale = _mscale(factor, 1.0)
+    fast = positive(parameters, "beta_fast") if parameters.get("beta_fast") else 32
+    slow = positive(parameters, "beta_slow") if parameters.get("beta_slow") else 1
+    if base <= 1:
+        raise LoadError(f"the configuration's rope_theta must be above one for yarn, not {base!r}")
 
     def dimension(rotations: float) -> float:
         return head_dim * math.log(trained / (rotations * 2 * math.pi)) / (2 * math.log(base))

@@ -158,7 +158,9 @@ def layer_windows(config: Config, default_window: int, default_first: int) -> tu
     """
     layers = layer_count(config)
     types = config.get("layer_types")
-    if types is not None and (len(types) != layers or set(types) - {"full_attention", "sliding_attention"}):
+    known = ("full_attention", "sliding_attention")
+    listed = types is None or (isinstance(types, list | tuple) and len(types) == layers)
+    if not listed or any(kind not in known for kind in types or ()):
         raise UnsupportedModelError(
             f"layer_types must name full_attention or sliding_attention for each of {layers} layers, "
             f"not {types}"
@@ -171,6 +173,8 @@ def layer_windows(config: Config, default_window: int, default_first: int) -> tu
         return ()
     window = whole(config, "sliding_window", default_window)
     first = config.get("max_window_layers", default_first)
+    if not isinstance(first, int | float):
+        raise LoadError(f"the configuration's max_window_layers must be a number, not {first!r}")
     if types is None:
         types = ["sliding_attention" if layer >= first else "full_attention" for layer in range(layers)]
     windows = tuple(window if kind == "sliding_attention" else None for kind in types)
