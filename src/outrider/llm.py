@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, overload
 
 from outrider.engine.engine import Engine
-from outrider.engine.request import Request
-from outrider.engine.result import Chunk, Result
+from outrider.engine.live import Stream
+from outrider.engine.result import Result
 from outrider.errors import OptionError, PromptError, UnknownNameError
 from outrider.loop.draft.base import Drafter, DrafterClass
 from outrider.models.base import LoadedModel
@@ -82,15 +82,15 @@ class LLM:
         *,
         chat: bool = False,
         **options: Any,
-    ) -> Iterator[Chunk]:
+    ) -> Stream:
         """Complete one prompt and yield its text as it comes; the last chunk carries the `Result`.
 
-        Closing the iterator aborts the request. Errors in the arguments are raised at once, not when the
-        iterator is first advanced.
+        Closing the stream aborts the request. Errors in the arguments are raised at once, not when the
+        stream is first advanced.
         """
         engine = self._engine()
         request = engine.submit(self.encode(prompt, chat=chat), _settings(params, options))
-        return _chunks(engine, request)
+        return Stream(engine, request)
 
     def encode(self, prompt: Prompt | Messages, *, chat: bool = False) -> list[int]:
         """Return the tokens of a prompt, as `generate` runs them."""
@@ -193,15 +193,6 @@ def check_rule(name: str) -> str:
     if name != "auto":
         RULES[name]
     return name
-
-
-def _chunks(engine: Engine, request: Request) -> Iterator[Chunk]:
-    try:
-        while request.result is None:
-            for event in engine.step():
-                yield event.chunk
-    finally:
-        engine.abort(request)
 
 
 def _settings(params: SamplingParams | None, options: dict[str, Any]) -> SamplingParams:

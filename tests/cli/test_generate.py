@@ -5,16 +5,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from outrider.cli.main import main
-from outrider.engine.result import Chunk, Origin
+from outrider.models.decoder import Decoder
 
 Captured = pytest.CaptureFixture[str]
 
@@ -111,53 +109,39 @@ def test_a_prompt_beyond_the_context_is_refused(tiny: str, capsys: Captured) -> 
     assert "600" in error
 
 
-class Interrupted:
-    """An LLM whose stream is interrupted after its second chunk."""
+def interrupt_step(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let Ctrl-C arrive while the target runs its pass of this number."""
+    passes = iter(range(1, 10_000))
+    forward = Decoder.forward
 
-    drafter_name, rule_name = "suffix", "greedy"
+    def interrupted(self: Decoder, *arguments: Any) -> Any:
+        if next(passes) == number:
+            raise KeyboardInterrupt
+        return forward(self, *arguments)
 
-    model = SimpleNamespace(
-        details={"notices": ["loaded on the slow path"]},
-        tokenizer=SimpleNamespace(decode=lambda tokens: "".join(map(chr, tokens))),
-    )
-
-    def encode(self, prompt: str, *, chat: bool) -> list[int]:
-        return [ord(letter) for letter in prompt]
-
-    def stream(self, prompt: str, params: object, *, chat: bool) -> Iterator[Chunk]:
-        yield Chunk("a", (97,), (Origin.PLAIN,))
-        yield Chunk("bc", (98, 99), (Origin.DRAFTED, Origin.BONUS))
-        raise KeyboardInterrupt
+    monkeypatch.setattr(Decoder, "forward", interrupted)
 
 
-def test_an_interrupted_generation_prints_what_there_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+def test_an_interrupted_generation_gives_what_there_is(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr("outrider.llm.load", lambda *_, **__: Interrupted())
-    assert main(["generate", "demo", "--prompt", "xyz"]) == 130
-    captured = capsys.readouterr()
-    assert captured.out == "abc\n"
-    assert "note: loaded on the slow path" in captured.err
-    assert main(["generate", "demo", "--prompt", "xyz", "--json"]) == 130
+    words = ["generate", tiny, "--prompt", "abc", "--max-tokens", "30", "--drafter", "none", "--json"]
+    assert main(words) == 0
+    whole = document(capsys)
+    interrupt_step(monkeypatch, 6)
+    assert main(words) == 130
     found = document(capsys)
-    assert found["text"] == "abc"
-    assert found["token_ids"] == [97, 98, 99]
     assert found["finish_reason"] == "abort"
-    assert found["prompt_tokens"] == 3
-    assert found["speculation"]["passes"] == 2
-    assert found["speculation"]["accepted"] == 1
+    assert found["token_ids"] == whole["token_ids"][:5]
+    assert whole["text"].startswith(found["text"])
+    assert found["speculation"]["passes"] == 5
 
 
 def test_an_interrupt_before_the_first_token_leaves_an_empty_document(
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    class Early(Interrupted):
-        def stream(self, prompt: str, params: object, *, chat: bool) -> Iterator[Chunk]:
-            raise KeyboardInterrupt
-            yield
-
-    monkeypatch.setattr("outrider.llm.load", lambda *_, **__: Early())
-    assert main(["generate", "demo", "--prompt", "xyz", "--json"]) == 130
+    interrupt_step(monkeypatch, 1)
+    assert main(["generate", tiny, "--prompt", "xyz", "--json"]) == 130
     found = document(capsys)
     assert found["token_ids"] == []
     assert found["finish_reason"] == "abort"
@@ -182,7 +166,9 @@ def test_ctrl_c_stops_a_real_generation_at_once() -> None:
         [sys.executable, "-m", "outrider", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    assert process.stderr.read(1)
+    shown = ""
+    while len(shown.strip()) < 3:  # the loader's blank line is no text yet
+        shown += process.stderr.read(1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from conftest import VOCAB, RandomTrees, plain_tokens, run, toy_model
 from outrider.engine.engine import Engine
+from outrider.engine.live import Stream
 from outrider.engine.result import Origin, Result
 from outrider.errors import CapabilityError, OptionError, PromptError, UnknownNameError
 from outrider.loop.draft.suffix import SuffixDrafter
@@ -177,3 +178,19 @@ def test_options_that_cannot_be_honoured_are_refused() -> None:
     engine = Engine(model, RandomTrees(1), drafter_name="random", rule="rejektion")
     with pytest.raises(UnknownNameError, match="did you mean 'rejection'"):
         engine.submit(PROMPT, SamplingParams())
+
+
+@given(taken=st.integers(0, 10))
+@settings(max_examples=10, deadline=None)
+def test_a_stream_that_is_closed_gives_the_tokens_committed_until_then(taken: int) -> None:
+    target = ToyTarget(VOCAB, seed=1)
+    engine = Engine(toy_model(target), RandomTrees(1), drafter_name="random")
+    params = SamplingParams(temperature=1.0, seed=1, max_tokens=30)
+    with Stream(engine, engine.submit(PROMPT, params)) as stream:
+        chunks = [next(stream) for _ in range(taken)]
+        result = stream.close()
+    assert result.finish_reason == "abort"
+    shown = [token for chunk in chunks for token in chunk.token_ids]
+    assert list(result.token_ids) == shown == plain_tokens(target, PROMPT, params, 30)[: len(shown)]
+    assert result.timing.prefill_seconds >= 0
+    assert not engine.busy

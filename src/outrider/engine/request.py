@@ -80,15 +80,17 @@ class Request:
 
     def _finish(self) -> Result:
         sequence, clock = self.sequence, self.clock
-        text, count = self.text.text, len(sequence.tokens) - sequence.prompt_length
+        text = self.text.text
+        # An interrupt may fall between the two; what both know of stands.
+        count = min(len(self.text), sum(len(step.committed.tokens) for step in sequence.steps))
         if sequence.stops.text_end is not None:
             text = text[: sequence.stops.text_end]
             count = self._tokens_for(text)
         tokens = tuple(sequence.tokens[sequence.prompt_length : sequence.prompt_length + count])
         steps = _cut(sequence.steps, count)
-        first = clock.first if clock.first is not None else clock.last
         first_tokens = next((len(s.committed.tokens) for s in steps if s.committed.tokens), 0)
-        begun = clock.begun if clock.begun is not None else first
+        begun = clock.begun if clock.begun is not None else time.perf_counter()
+        first = clock.first if clock.first is not None else max(clock.last, begun)
         return Result(
             text=text,
             token_ids=tokens,

@@ -188,7 +188,7 @@ KERNELS: dict[str, tuple[type[Linear], ...]] = {
 def fits_half(weight: Tensor) -> bool:
     """Tell whether every value is finite in fp16."""
     low, high = weight.aminmax()
-    return bool(-HALF_MAX <= low and high <= HALF_MAX)
+    return bool(low >= -HALF_MAX and high <= HALF_MAX)
 
 
 def choose_kernel(weights: str, device: torch.device) -> type[Linear]:
