@@ -1,0 +1,32 @@
+"""The README's figures are those of the result files, which say where they were measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
+
+
+def test_the_readme_says_what_the_result_files_say() -> None:
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "benchmarks" / "figures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    figures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figures)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert figures.rewritten(readme) == readme, "run python benchmarks/figures.py"
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_a_result_file_names_machine_versions_and_command(path: Path) -> None:
+    provenance = json.loads(path.read_text())["provenance"]
+    assert provenance["command"].startswith("outrider bench")
+    assert provenance["machine"]["processor"]
+    assert provenance["machine"]["cores"] > 0
+    assert provenance["versions"]["torch"]
+    assert len(provenance["outrider"]["commit"]) >= 40
