@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, overload
 
 from outrider.engine.engine import Engine
@@ -101,11 +102,12 @@ class LLM:
             return tokenizer.chat([{"role": "user", "content": prompt}]) if chat else tokenizer.encode(prompt)
         if _is_messages(prompt):
             return tokenizer.chat(prompt)  # type: ignore[arg-type]
-        if all(isinstance(token, int) and not isinstance(token, bool) for token in prompt):
-            if chat:
-                raise OptionError("chat=True takes text or messages; token ids are run as they are")
-            return list(prompt)  # type: ignore[arg-type]
-        raise PromptError("a prompt is a text, a list of token ids, or with chat=True a list of messages")
+        ids = _token_ids(prompt)
+        if ids is None:
+            raise PromptError("a prompt is a text, a list of token ids, or with chat=True a list of messages")
+        if chat:
+            raise OptionError("chat=True takes text or messages; token ids are run as they are")
+        return ids
 
     def using(self, *, drafter: str | None = None, rule: str | None = None, budget: int | None = None) -> LLM:
         """Return an LLM with another drafter, rule or budget that shares this one's loaded target."""
@@ -118,7 +120,7 @@ class LLM:
             made,
             drafter_name=name,
             rule=check_rule(self.rule_name if rule is None else rule),
-            budget=self.budget if budget is None else budget,
+            budget=self.budget if budget is None else check_budget(budget),
             weights=self._weights,
             device=self._device,
         )
@@ -155,6 +157,7 @@ def load(
     from outrider.models.load import load_model
 
     check_rule(rule)
+    check_budget(budget)
     if threads is not None:
         import torch
 
@@ -204,10 +207,27 @@ def _settings(params: SamplingParams | None, options: dict[str, Any]) -> Samplin
 
 
 def _is_messages(prompt: Any) -> bool:
-    return bool(prompt) and not isinstance(prompt, str) and all(isinstance(part, dict) for part in prompt)
+    listed = isinstance(prompt, list | tuple) and len(prompt) > 0
+    return listed and all(isinstance(part, dict) for part in prompt)
 
 
 def _is_single(prompt: Any) -> bool:
-    if isinstance(prompt, str) or _is_messages(prompt):
-        return True
-    return not prompt or isinstance(prompt[0], int)
+    """Tell one prompt from several: several stand in a list and are each a text or a list themselves."""
+    listed = isinstance(prompt, list | tuple) and len(prompt) > 0
+    return not (listed and all(isinstance(part, str | list | tuple) or _token_ids(part) for part in prompt))
+
+
+def _token_ids(prompt: Any) -> list[int] | None:
+    """Return token ids given as whole numbers in a list, an array or a tensor of one dimension, else None."""
+    values = prompt.tolist() if hasattr(prompt, "tolist") else prompt
+    if not isinstance(values, list | tuple) or any(isinstance(value, bool) for value in values):
+        return None
+    return [int(value) for value in values] if all(isinstance(value, Integral) for value in values) else None
+
+
+def check_budget(budget: int | None) -> int | None:
+    """Return a budget unchanged; OptionError where it is no whole number from 0 up."""
+    whole = isinstance(budget, int) and not isinstance(budget, bool)
+    if budget is not None and not (whole and budget >= 0):
+        raise OptionError(f"budget={budget!r} is not allowed; give a whole number >= 0 (0 drafts nothing)")
+    return budget

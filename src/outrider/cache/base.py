@@ -30,5 +30,5 @@ class Cache(Protocol):
         ...
 
     def truncate(self, length: int) -> None:
-        """Forget everything after the first `length` tokens."""
+        """Forget everything after the first `length` tokens; 0 also frees the memory."""
         ...

@@ -57,6 +57,8 @@ class KvCache:
         """Forget everything after the first `length` tokens."""
         assert 0 <= length <= self._length
         self._length, self._pending, self._side = length, 0, None
+        if length == 0:
+            self._buffer = self._buffer[:, :, :, :0].clone()
 
     @torch.inference_mode()
     def reserve(self, rows: int, *, branching: bool) -> None:

@@ -123,17 +123,22 @@ class Engine:
 
     def abort(self, request: Request) -> Event | None:
         """End a request where it stands and free what it held; None if it had already ended."""
-        if request.result is not None:
-            return None
-        request.sequence.finish_reason = "abort"
-        chunk = request.chunk()
+        chunk = None
+        if request.result is None:
+            request.sequence.finish_reason = request.sequence.finish_reason or "abort"
+            chunk = request.chunk()
         self._release(request)
         return Event(request, chunk) if chunk is not None else None
 
     def _release(self, request: Request) -> None:
+        """Free what a request holds; nothing where that was done. An interrupt leaves it to be done again."""
+        if not any(other is request for other in [*self._waiting, *self._running]):
+            return
+        self._drafter.close(request.sequence.draft_state)
+        request.sequence.cache.keep(())  # an interrupted pass has left its rows pending
+        request.sequence.cache.truncate(0)
         self._waiting = [other for other in self._waiting if other is not request]
         self._running = [other for other in self._running if other is not request]
-        self._drafter.close(request.sequence.draft_state)
 
 
 def check_prompt(prompt: Many[int], vocab_size: int, context_limit: int) -> None:

@@ -57,18 +57,15 @@ class Request:
         """Return what may be shown since the last chunk, None if there is nothing new to show."""
         sequence = self.sequence
         emitted = sequence.tokens[sequence.prompt_length :]
-        ended = sequence.finish_reason is not None
-        new = emitted[len(self.text) :]
-        visible = self.guard.feed(self.text.feed(new, last=ended), last=ended)
-        if ended:
+        if sequence.finish_reason is not None:
             return self._last_chunk()
+        visible = self.guard.feed(self.text.feed(emitted[len(self.text) :]))
         if not visible:
             return None
-        tokens = emitted[self.shown :]
-        origins = _origins(sequence.steps)[self.shown :]
-        self.shown = len(emitted)
         self.out += visible
-        return Chunk(visible, tuple(tokens), origins)
+        start, self.shown = self.shown, self._tokens_for(self.out) if self.guard.holding else len(emitted)
+        tokens = emitted[start : self.shown]
+        return Chunk(visible, tuple(tokens), _origins(sequence.steps)[start : self.shown])
 
     def _last_chunk(self) -> Chunk:
         self.result = result = self._finish()
@@ -80,12 +77,15 @@ class Request:
 
     def _finish(self) -> Result:
         sequence, clock = self.sequence, self.clock
-        text = self.text.text
-        # An interrupt may fall between the two; what both know of stands.
-        count = min(len(self.text), sum(len(step.committed.tokens) for step in sequence.steps))
+        # After an interrupt the last step may be half written; what both know of stands.
+        count = min(
+            len(sequence.tokens) - sequence.prompt_length,
+            sum(len(step.committed.tokens) for step in sequence.steps),
+        )
+        text = self.text.decode(sequence.tokens[sequence.prompt_length : sequence.prompt_length + count])
         if sequence.stops.text_end is not None:
             text = text[: sequence.stops.text_end]
-            count = self._tokens_for(text)
+            count = max(self._tokens_for(text), self.shown)
         tokens = tuple(sequence.tokens[sequence.prompt_length : sequence.prompt_length + count])
         steps = _cut(sequence.steps, count)
         first_tokens = next((len(s.committed.tokens) for s in steps if s.committed.tokens), 0)

@@ -36,8 +36,10 @@ class TextStream:
         after = self.decode(self._tokens[self._window :])
         if not last and after.endswith(UNFINISHED):
             return ""
-        self._window, self._out = self._out, len(self._tokens)
         piece = after[len(before) :]
+        if piece:  # a window of hidden tokens only would lose the space of the word that follows
+            self._window = self._out
+        self._out = len(self._tokens)
         self._text.append(piece)
         return piece
 
@@ -48,6 +50,11 @@ class StopGuard:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
         self._held = ""
+
+    @property
+    def holding(self) -> bool:
+        """True while some text is held back."""
+        return bool(self._held)
 
     def feed(self, text: str, *, last: bool = False) -> str:
         """Return what may be shown now; when `last`, everything held."""

@@ -19,10 +19,10 @@ def commit(sequence: Sequence, drafter: Drafter, tree: DraftTree, verdict: Verdi
     kept_rows = [pending + node for node in verdict.path[: count - 1]]
     sequence.cache.keep([*range(pending), *kept_rows])
     committed = Committed(tuple(run[:count]), min(count, len(verdict.path)), finish_reason)
-    sequence.tokens.extend(committed.tokens)
-    sequence.finish_reason = finish_reason
     leaf = not tree.children(verdict.path[-1] if verdict.path else -1)
     sequence.steps.append(StepRecord(len(tree), max(tree.depths(), default=0), leaf, committed))
+    sequence.tokens.extend(committed.tokens)
+    sequence.finish_reason = finish_reason
     if finish_reason is None:
         drafter.extend(sequence.draft_state, committed.tokens, committed.kept)
     return committed

@@ -32,7 +32,8 @@ class Stops:
         for index, token in enumerate(run[:room]):
             if self._strings:
                 self._emitted.append(token)
-            if token in self._end_tokens or self._completes_string():
+            completed = self._completes_string()  # looked for first: a stop string is left out of the text
+            if completed or token in self._end_tokens:
                 return index + 1, "stop"
         if len(run) >= room:
             return room, "length"

@@ -62,7 +62,8 @@ class ModelDrafter:
         state.cache.truncate(min(state.cache.length, len(state.tokens) - len(tokens) + kept))
 
     def close(self, state: DraftState) -> None:
-        """Drop the cache."""
+        """Free the cache, whatever an interrupted pass has left in it."""
+        state.cache.keep(())
         state.cache.truncate(0)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:

@@ -1,0 +1,156 @@
+"""Requests with different options in one batch: each row under its own."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import VOCAB, RandomTrees, plain_tokens, run, toy_model
+from outrider.engine.engine import Engine
+from outrider.errors import CapabilityError
+from outrider.loop.draft.lm import ModelDrafter
+from outrider.models.toy import ToyCache, ToyTarget
+from outrider.registry import DRAFTERS
+from outrider.sampling.params import SamplingParams
+
+PROMPTS = [[0, 1, 2], [3], [4, 5, 4, 5, 4, 5, 4], [7, 6, 5, 4]]
+OPTIONS = [
+    SamplingParams(seed=11, max_tokens=40),
+    SamplingParams(seed=12, max_tokens=25, temperature=1.0),
+    SamplingParams(seed=13, max_tokens=33, temperature=1.6, top_k=3),
+    SamplingParams(seed=12, max_tokens=40, temperature=0.7, top_p=0.8),
+]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("drafter", [*DRAFTERS, "random trees"])
+def test_every_request_of_a_batch_keeps_its_own_options(drafter: str, order: int) -> None:
+    target = ToyTarget(VOCAB, seed=4)
+    kind = None if drafter == "random trees" else DRAFTERS.load(drafter)
+    model = toy_model(ToyTarget(VOCAB, seed=9, like=target, share=Fraction(2, 3)))
+    made = RandomTrees(3) if kind is None else kind.build(target, model if kind.takes_model else None, {})
+    engine = Engine(toy_model(target), made, drafter_name=drafter)
+    pairs = list(zip(PROMPTS, OPTIONS, strict=True))[::order]
+    requests = [engine.submit(prompt, params) for prompt, params in pairs]
+    while engine.busy:
+        engine.step()
+    for (prompt, params), request in zip(pairs, requests, strict=True):
+        assert request.result is not None
+        assert list(request.result.token_ids) == plain_tokens(target, prompt, params, params.max_tokens or 0)
+
+
+@pytest.mark.parametrize("rule", ["coupled", "rejection"])
+def test_a_model_drafter_draws_each_row_of_a_batch_under_its_own_options(rule: str) -> None:
+    """A draft model equal to the target is always right, unless it draws under another request's options."""
+    target = ToyTarget(VOCAB, seed=1)
+    engine = Engine(toy_model(target), ModelDrafter(target, VOCAB), drafter_name="lm", rule=rule, budget=4)
+    requests = [engine.submit(p, o) for p, o in zip(PROMPTS, OPTIONS, strict=True) if o.temperature > 0]
+    while engine.busy:
+        engine.step()
+    for request in requests:
+        assert request.result is not None
+        made = request.result.speculation
+        assert made.drafted > 0
+        assert made.accepted == made.drafted
+
+
+@pytest.mark.parametrize("length", [256, 257, 258, 513, 700])
+def test_a_model_drafter_reads_a_long_prompt_in_pieces_and_still_agrees(length: int) -> None:
+    target = ToyTarget(VOCAB, seed=1)
+    prompt = [(index * index + index // 7) % VOCAB for index in range(length)]
+    params = SamplingParams(temperature=1.0, seed=3, max_tokens=20)
+    [result] = run(toy_model(target), ModelDrafter(target, VOCAB), [prompt], params, budget=4)
+    assert list(result.token_ids) == plain_tokens(target, prompt, params, 20)
+    assert result.speculation.accepted == result.speculation.drafted > 0
+
+
+class Padded:
+    """A target whose output layer is padded to more rows than there are tokens, all very unlikely."""
+
+    can_branch = True
+
+    def __init__(self, inner: ToyTarget, rows: int) -> None:
+        self.inner, self.vocab_size, self.context_limit = inner, rows, inner.context_limit
+
+    def new_cache(self) -> ToyCache:
+        return self.inner.new_cache()
+
+    def forward(self, batch, caches) -> Tensor:  # type: ignore[no-untyped-def]
+        logits = self.inner.forward(batch, caches)
+        return torch.nn.functional.pad(logits, (0, self.vocab_size - logits.shape[1]), value=-1e9)
+
+
+@pytest.mark.parametrize(("target_rows", "draft_rows"), [(VOCAB, VOCAB + 5), (VOCAB + 5, VOCAB)])
+@pytest.mark.parametrize("rule", ["coupled", "rejection"])
+def test_a_draft_model_of_another_padding_drafts_as_if_it_had_the_target_s(
+    target_rows: int, draft_rows: int, rule: str
+) -> None:
+    inner = ToyTarget(VOCAB, seed=1)
+    drafter = ModelDrafter(Padded(inner, draft_rows), target_rows)
+    model = toy_model(inner)
+    model = type(model)("toy", Padded(inner, target_rows), model.tokenizer)
+    params = SamplingParams(temperature=1.0, seed=3, max_tokens=40)
+    [result] = run(model, drafter, [[0, 1, 2]], params, rule=rule, budget=4)
+    assert result.speculation.accepted == result.speculation.drafted
+    assert result.speculation.passes == 40 / 5
+
+
+def test_what_a_drafter_opened_is_closed_once_however_a_request_ends() -> None:
+    class Counting(RandomTrees):
+        opened = closed = 0
+
+        def open(self, prompt):  # type: ignore[no-untyped-def]
+            self.opened += 1
+            return super().open(prompt)
+
+        def close(self, state) -> None:  # type: ignore[no-untyped-def]
+            self.closed += 1
+            super().close(state)
+
+    drafter = Counting(1)
+    engine = Engine(
+        toy_model(ToyTarget(VOCAB, seed=1), (3,)), drafter, drafter_name="counting", max_running=3
+    )
+    params = SamplingParams(temperature=1.0, seed=1, max_tokens=9)
+    requests = [engine.submit(prompt, params) for prompt in PROMPTS * 2]
+    engine.step()
+    engine.abort(requests[0])
+    engine.abort(requests[-1])
+    while engine.busy:
+        engine.step()
+    assert drafter.opened == drafter.closed == len(requests)
+
+
+def test_no_more_requests_run_together_than_allowed_and_the_first_comes_first() -> None:
+    class Watched(ToyTarget):
+        widths: list[int] = []  # noqa: RUF012
+
+        def forward(self, batch, caches):  # type: ignore[no-untyped-def]
+            self.widths.append(len(caches))
+            return super().forward(batch, caches)
+
+    target = Watched(VOCAB, seed=1)
+    engine = Engine(toy_model(target), RandomTrees(1), drafter_name="random", max_running=2)
+    params = SamplingParams(max_tokens=5)
+    requests = [engine.submit(prompt, params) for prompt in PROMPTS]
+    ended = []
+    while engine.busy:
+        ended += [event.request for event in engine.step() if event.chunk.result]
+    assert max(target.widths) == 2
+    assert {id(r) for r in ended[:2]} == {id(r) for r in requests[:2]}
+
+
+def test_a_cache_that_cannot_be_rewound_is_refused() -> None:
+    class Stiff(ToyCache):
+        can_rewind = False
+
+    class Recurrent(ToyTarget):
+        def new_cache(self) -> ToyCache:
+            return Stiff()
+
+    engine = Engine(toy_model(Recurrent(VOCAB)), RandomTrees(1), drafter_name="random")
+    with pytest.raises(CapabilityError, match="cannot be rewound"):
+        engine.submit([1], SamplingParams())

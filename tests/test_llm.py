@@ -1,0 +1,162 @@
+"""The public face: what is given is what is run, and what cannot be run is refused before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import outrider
+from conftest import VOCAB, plain_tokens, toy_model
+from outrider.errors import OptionError, PromptError, UnknownNameError, VocabularyError
+from outrider.llm import LLM, build_drafter
+from outrider.loop.draft.lm import ModelDrafter
+from outrider.loop.draft.none import NoDrafter
+from outrider.models.base import LoadedModel
+from outrider.models.toy import ToyTarget, ToyTokenizer
+from outrider.sampling.params import SamplingParams
+
+
+@pytest.fixture
+def llm() -> LLM:
+    model = toy_model(ToyTarget(VOCAB, seed=1))
+    return LLM(model, NoDrafter(), drafter_name="none", rule="auto", budget=None)
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_several_prompts_give_their_results_in_order(llm: LLM) -> None:
+    prompts = [[1, 2], [3], [4, 5, 6], [7]]
+    params = SamplingParams(max_tokens=6)
+    results = llm.generate(prompts, params)
+    for prompt, result in zip(prompts, results, strict=True):
+        assert result.prompt_tokens == len(prompt)
+        assert list(result.token_ids) == plain_tokens(llm.model.target, prompt, params, 6)
+    assert llm.generate("cd", params).token_ids == llm.generate([2, 3], params).token_ids
+    assert llm.generate(["cd"], params)[0].token_ids == llm.generate([2, 3], params).token_ids
+
+
+def test_options_by_name_win_over_those_of_the_object(llm: LLM) -> None:
+    params = SamplingParams(max_tokens=6, seed=3, temperature=1.0)
+    assert llm.generate("ab", params, max_tokens=4).completion_tokens == 4
+    assert llm.generate("ab", params, max_tokens=4).seed == 3
+    with pytest.raises(UnknownNameError, match="did you mean 'temperature'"):
+        llm.generate("ab", temprature=1.0)
+
+
+def test_another_drafter_rule_or_budget_shares_the_target_and_is_used(llm: LLM) -> None:
+    made = llm.using(drafter="suffix", budget=2)
+    assert made.model is llm.model
+    drafted = made.generate([4, 5] * 6, max_tokens=20, ignore_eos=True).speculation
+    assert drafted.drafter == "suffix"
+    assert 0 < drafted.drafted <= 2 * drafted.passes
+    assert made.using(budget=0).generate([4, 5] * 6, max_tokens=20).speculation.drafted == 0
+    again = made.using(rule="rejection")
+    assert again.generate("ab", max_tokens=3, temperature=1.0).speculation.rule == "rejection"
+    assert again.using().rule_name == "rejection"
+    with pytest.raises(UnknownNameError, match="'rejection'"):
+        llm.using(rule="rejekt")
+
+
+@pytest.mark.parametrize("spec", ["lm", "suffix:x", "none:x"])
+def test_a_drafter_with_a_model_too_few_or_too_many_is_refused(spec: str, llm: LLM) -> None:
+    with pytest.raises(OptionError, match=r"needs a model|takes no argument"):
+        llm.using(drafter=spec)
+
+
+def test_a_draft_model_is_used_and_one_of_other_tokens_is_refused(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Shifted(ToyTokenizer):
+        def vocabulary(self) -> dict[str, int]:
+            return {chr(ord("b") + token): token for token in range(self.vocab_size)}
+
+    draft = toy_model(ToyTarget(VOCAB, seed=1))
+    found: dict[str, LoadedModel] = {
+        "right": draft,
+        "wrong": LoadedModel("wrong", draft.target, Shifted(VOCAB)),
+    }
+    asked: list[dict[str, Any]] = []
+
+    def load_model(name: str, **options: Any) -> LoadedModel:
+        asked.append(options)
+        return found[name]
+
+    monkeypatch.setattr("outrider.models.load.load_model", load_model)
+    made = build_drafter("lm:right", llm.model, "int8", "cpu")
+    assert isinstance(made, ModelDrafter)
+    assert asked == [{"weights": "int8", "device": "cpu"}]
+    result = llm.using(drafter="lm:right").generate("ab", max_tokens=20, temperature=1.0, seed=1)
+    assert result.speculation.accepted == result.speculation.drafted > 0
+    with pytest.raises(VocabularyError, match="id 0 is 'a' for the target and 'b' for the draft"):
+        llm.using(drafter="lm:wrong")
+
+
+def test_chat_goes_through_the_template(llm: LLM) -> None:
+    class Chatty(ToyTokenizer):
+        has_chat_template = True
+
+        def chat(self, messages):  # type: ignore[no-untyped-def]
+            return [7, *super().chat(messages), 7]
+
+    model = LoadedModel("toy", llm.model.target, Chatty(VOCAB))
+    chatty = LLM(model, NoDrafter(), drafter_name="none", rule="auto", budget=None)
+    messages = [{"role": "user", "content": "ab"}]
+    expected = chatty.generate([7, 0, 1, 7], max_tokens=5)
+    for result in (
+        chatty.generate("ab", chat=True, max_tokens=5),
+        chatty.generate(messages, max_tokens=5),
+        chatty.generate(["ab"], chat=True, max_tokens=5)[0],
+        chatty.generate([messages], chat=True, max_tokens=5)[0],
+        chatty.stream("ab", chat=True, max_tokens=5).close()
+        and chatty.generate("ab", chat=True, max_tokens=5),
+    ):
+        assert (result.prompt_tokens, result.token_ids) == (4, expected.token_ids)
+    with pytest.raises(OptionError, match="token ids"):
+        chatty.generate([1, 2], chat=True)
+
+
+def test_threads_are_set_and_checked(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outrider.models.load.load_model", lambda *_, **__: llm.model)
+    torch.set_num_threads(2)
+    outrider.load("x", threads=1)
+    assert torch.get_num_threads() == 1
+    with pytest.raises(OptionError, match="threads=0"):
+        outrider.load("x", threads=0)
+
+
+@pytest.mark.parametrize(
+    "prompt", [None, 5, 1.5, [1.5], [None], {"role": "user", "content": "a"}, [[]], "", [], [True]], ids=repr
+)
+def test_what_is_no_prompt_is_refused_as_one(prompt: Any, llm: LLM) -> None:
+    with pytest.raises(PromptError):
+        llm.generate(prompt)
+    with pytest.raises(PromptError):
+        llm.stream(prompt)
+
+
+@pytest.mark.parametrize("ids", ["array", "list of numpy numbers", "tensor"])
+def test_token_ids_from_numpy_or_torch_are_taken(ids: str, llm: LLM) -> None:
+    array = np.array([1, 2, 3])
+    prompt: Any = {"array": array, "list of numpy numbers": list(array), "tensor": torch.tensor([1, 2, 3])}[
+        ids
+    ]
+    expected = llm.generate([1, 2, 3], max_tokens=5).token_ids
+    assert llm.generate(prompt, max_tokens=5).token_ids == expected
+    assert llm.generate([prompt, prompt], max_tokens=5)[1].token_ids == expected
+    with pytest.raises(PromptError):
+        llm.generate(torch.tensor([[1, 2]]) if ids == "tensor" else np.array([1.5]))
+
+
+@pytest.mark.parametrize("budget", [-1, 2.5, "7", True])
+def test_a_budget_that_is_no_whole_number_is_refused_when_loading(budget: Any, llm: LLM) -> None:
+    with pytest.raises(OptionError, match="budget"):
+        llm.using(budget=budget)
