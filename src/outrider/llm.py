@@ -104,7 +104,7 @@ class LLM:
             return tokenizer.chat(prompt)  # type: ignore[arg-type]
         ids = _token_ids(prompt)
         if ids is None:
-            raise PromptError("a prompt is a text, a list of token ids, or with chat=True a list of messages")
+            raise PromptError("a prompt is a text, a list of token ids, or a list of messages")
         if chat:
             raise OptionError("chat=True takes text or messages; token ids are run as they are")
         return ids

@@ -118,3 +118,7 @@ def test_what_a_request_held_is_freed_when_it_ends() -> None:
     while engine.busy:
         engine.step()
     assert [request.sequence.cache.nbytes for request in requests] == [0, 0, 0]
+
+
+def test_a_step_with_nothing_to_do_does_nothing() -> None:
+    assert Engine(toy_model(ToyTarget(VOCAB, seed=1)), RandomTrees(1), drafter_name="random").step() == []

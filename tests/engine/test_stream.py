@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import VOCAB, RandomTrees, run
+from outrider.engine.engine import Engine
+from outrider.engine.live import Stream
 from outrider.engine.stream import TextStream
 from outrider.models.base import LoadedModel
 from outrider.models.toy import ToyTarget, ToyTokenizer
@@ -79,3 +81,15 @@ def test_stop_strings_cut_characters_of_many_tokens_and_tokens_alike(seed: int, 
         ]
         assert covered[-1] >= len(text)
         assert all(length < len(text) for length in covered[:-1])
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_the_chunks_of_a_stream_join_to_the_text_of_its_result(seed: int) -> None:
+    """A stray byte may change how earlier bytes read; what was shown stands."""
+    model = LoadedModel("toy", ToyTarget(VOCAB, seed=2, zeros=0.0), Pieces(VOCAB))
+    engine = Engine(model, RandomTrees(seed), drafter_name="random")
+    params = SamplingParams(temperature=1.5, seed=seed, max_tokens=30)
+    with Stream(engine, engine.submit([1, 2], params)) as stream:
+        shown = "".join(chunk.text for chunk in stream)
+        assert shown == stream.close().text

@@ -106,6 +106,8 @@ class Engine:
         while self._waiting and len(self._running) < self._max_running:
             self._running.append(self._waiting.pop(0))
         running = list(self._running)
+        if not running:
+            return []
         for request in running:
             request.begin()
         step(self._target, self._drafter, [request.sequence for request in running], self._budget)

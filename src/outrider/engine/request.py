@@ -82,7 +82,9 @@ class Request:
             len(sequence.tokens) - sequence.prompt_length,
             sum(len(step.committed.tokens) for step in sequence.steps),
         )
-        text = self.text.decode(sequence.tokens[sequence.prompt_length : sequence.prompt_length + count])
+        emitted = sequence.tokens[sequence.prompt_length : sequence.prompt_length + count]
+        self.text.feed(emitted[len(self.text) :], last=True)
+        text = self.text.text
         if sequence.stops.text_end is not None:
             text = text[: sequence.stops.text_end]
             count = max(self._tokens_for(text), self.shown)

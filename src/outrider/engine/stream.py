@@ -19,7 +19,7 @@ class TextStream:
         self._tokens: list[int] = []
         self._window = 0
         self._out = 0
-        self._text: list[str] = []
+        self._text = ""
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -27,7 +27,7 @@ class TextStream:
     @property
     def text(self) -> str:
         """All text so far."""
-        return "".join(self._text)
+        return self._text
 
     def feed(self, tokens: Sequence[int], *, last: bool = False) -> str:
         """Add tokens, return the new text; an unfinished character is held back, unless it is the last."""
@@ -37,10 +37,10 @@ class TextStream:
         if not last and after.endswith(UNFINISHED):
             return ""
         piece = after[len(before) :]
-        if piece:  # a window of hidden tokens only would lose the space of the word that follows
-            self._window = self._out
-        self._out = len(self._tokens)
-        self._text.append(piece)
+        # A window of hidden tokens only would lose the space of the word that follows. One statement, so that
+        # an interrupt finds either the old state or the new one.
+        window = self._out if piece else self._window
+        self._window, self._out, self._text = window, len(self._tokens), self._text + piece
         return piece
 
 

@@ -54,7 +54,12 @@ class TextTokenizer:
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """Return the tokens of a text; `special` adds what the model expects around it (BOS)."""
-        return list(self.backend.encode(text, add_special_tokens=special).ids)
+        try:
+            return list(self.backend.encode(text, add_special_tokens=special).ids)
+        except TypeError as error:  # what the backend says of a text with surrogates in it
+            raise PromptError(
+                "the text is not valid Unicode (it holds surrogates); mend its encoding"
+            ) from error
 
     def decode(self, tokens: Sequence[int], *, skip_special: bool = True) -> str:
         """Return the text of tokens; incomplete UTF-8 becomes U+FFFD, ids without a token become nothing."""
@@ -70,7 +75,7 @@ class TextTokenizer:
             raise CapabilityError("this model has no chat template; give it plain text (drop --chat)")
         try:
             text = render_chat(self._template, messages, self._special.texts)
-        except TemplateError as error:
+        except (TemplateError, TypeError) as error:
             raise PromptError(f"the chat template turned the messages down: {error}") from error
         return self.encode(text, special=False)
 
