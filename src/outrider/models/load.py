@@ -52,7 +52,8 @@ def load_model(
             else _from_gguf(str(model), path, weights, place)
         )
         if tokenizer is not None:
-            loaded = replace(loaded, tokenizer=_wrapped(tokenizer))
+            ends = sorted(loaded.tokenizer.eos_ids)
+            loaded = replace(loaded, tokenizer=_wrapped(tokenizer, ends))
     else:
         loaded = _from_object(model, weights, place, tokenizer)
     loaded.details["load_seconds"] = time.perf_counter() - start
