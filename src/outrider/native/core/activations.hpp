@@ -1,0 +1,40 @@
+// Activations between a stage that makes rows and the matrices that take them: tiles of rows, interleaved by
+// input, as floats or as int16 blocks, whichever the weights ask for.
+#pragma once
+#include <initializer_list>
+#include <vector>
+
+#include "buffer.hpp"
+#include "matrix.hpp"
+
+namespace outrider {
+
+// Splits [0, rows) into as few tiles of at most max_rows as can be, alike in size; the starts, and the end.
+std::vector<int> cut_tiles(int rows, int max_rows);
+
+class Activations {
+public:
+    static constexpr int kBuffers = 4;
+
+    Activations() = default;
+    // `buffers` are grown to hold `rows` rows of `width` inputs (a multiple of 32).
+    Activations(Buffer* buffers, size_t rows, size_t width, const Kernels& kernels);
+
+    // The tile of rows first … end − 1, once every one of them is packed.
+    Tile tile(int first, int end, int inputs) const;
+    // Packs a row of the tile first … end − 1 as the matrices `next` ask for it.
+    void pack_row(const float* x, int inputs, int row, int first, int end, std::initializer_list<const Matrix*> next);
+    // Packs this thread's share of all rows of x, `stride` apart.
+    void pack(int thread, int threads, const std::vector<int>& tiles, const float* x, int stride,
+              std::initializer_list<const Matrix*> next);
+
+private:
+    void pack_block(const float* x, int block, int inputs, int row, int first, int end, bool floats, bool blocks);
+
+    float* values_ = nullptr;
+    int32_t* pairs_ = nullptr;
+    float *scales_ = nullptr, *sums_ = nullptr;
+    const Kernels* kernels_ = nullptr;
+};
+
+}  // namespace outrider

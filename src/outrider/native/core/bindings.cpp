@@ -1,0 +1,155 @@
+// The Python module.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+
+#include "pass.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace outrider {
+namespace {
+
+using Floats1 = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Floats2 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
+using Order = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using MutableFloats = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
+
+int narrow(size_t n) {
+    if (n > size_t(1) << 30) throw std::invalid_argument("a size is too large");
+    return int(n);
+}
+
+std::shared_ptr<Matrix> shared(Matrix m) { return std::make_shared<Matrix>(std::move(m)); }
+
+std::shared_ptr<Matrix> pack(Floats2 weights, const std::string& format, int threads) {
+    const int outputs = narrow(weights.shape(0)), inputs = narrow(weights.shape(1));
+    const Format kind = format_of(format);
+    nb::gil_scoped_release release;
+    return shared(pack_floats(weights.data(), outputs, inputs, kind, threads));
+}
+
+std::shared_ptr<Matrix> pack_raw(Bytes raw, int outputs, int inputs, const std::string& format,
+                                 std::optional<Order> order, int threads) {
+    const Format kind = format_of(format);
+    if (order && narrow(order->shape(0)) != outputs) throw std::invalid_argument("order must name every output");
+    nb::gil_scoped_release release;
+    return shared(pack_blocks(raw.data(), raw.nbytes(), outputs, inputs, kind, order ? order->data() : nullptr, threads));
+}
+
+Vector vector_of(nb::dict parts, const char* name) {
+    if (!parts.contains(name) || parts[name].is_none()) return {};
+    const auto array = nb::cast<Floats1>(parts[name]);
+    return Vector(array.data(), array.data() + array.shape(0));
+}
+
+Weights weights_of(nb::dict parts, const char* name) {
+    if (!parts.contains(name)) return {};
+    return nb::cast<std::shared_ptr<Matrix>>(parts[name]);
+}
+
+void add_layer(Model& model, nb::dict parts, int window) {
+    Layer l;
+    l.q = weights_of(parts, "q"), l.k = weights_of(parts, "k"), l.v = weights_of(parts, "v");
+    l.o = weights_of(parts, "o"), l.gate = weights_of(parts, "gate"), l.up = weights_of(parts, "up");
+    l.down = weights_of(parts, "down");
+    l.input_norm = vector_of(parts, "input_norm"), l.mlp_norm = vector_of(parts, "mlp_norm");
+    l.q_norm = vector_of(parts, "q_norm"), l.k_norm = vector_of(parts, "k_norm");
+    l.q_bias = vector_of(parts, "q_bias"), l.k_bias = vector_of(parts, "k_bias");
+    l.v_bias = vector_of(parts, "v_bias"), l.o_bias = vector_of(parts, "o_bias");
+    l.gate_bias = vector_of(parts, "gate_bias"), l.up_bias = vector_of(parts, "up_bias");
+    l.down_bias = vector_of(parts, "down_bias"), l.window = window;
+    model.add_layer(std::move(l));
+}
+
+std::unique_ptr<Decoder> make_decoder(int vocab, int hidden, int inner, int heads, int kv_heads, int dim, float eps,
+                                      std::optional<std::string> isa) {
+    const Kernels* kernels = choose_kernels(isa ? isa->c_str() : nullptr);
+    if (!kernels) throw std::invalid_argument("this processor or build has no instruction set '" + *isa + "'");
+    return std::make_unique<Decoder>(Model({vocab, hidden, inner, heads, kv_heads, dim, eps}), *kernels);
+}
+
+void run(Decoder& decoder, std::vector<int64_t> tokens, std::vector<int64_t> positions, std::vector<int64_t> sequences,
+         std::vector<int64_t> parents, std::vector<int64_t> wanted, std::vector<Cache*> caches, int threads,
+         MutableFloats logits, std::optional<std::vector<int>> layers, std::vector<int> captured,
+         std::optional<MutableFloats> hidden) {
+    const Model& model = decoder.model();
+    const size_t rows = tokens.size(), width = model.shape.hidden;
+    for (const Cache* cache : caches)
+        if (!cache) throw std::invalid_argument("None is not a cache");
+    if (logits.size() != wanted.size() * model.shape.vocab)
+        throw std::invalid_argument("logits must be [wanted, vocabulary]");
+    if (hidden ? hidden->size() != captured.size() * rows * width : !captured.empty())
+        throw std::invalid_argument("hidden must be [captured, rows, hidden]");
+    Options options{{}, std::move(captured)};
+    if (layers) options.layers = std::move(*layers);
+    else
+        for (int i = 0; i < int(model.layers.size()); ++i) options.layers.push_back(i);
+    const Batch batch{std::move(tokens), std::move(positions), std::move(sequences), std::move(parents), std::move(wanted)};
+    nb::gil_scoped_release release;
+    decoder.run(batch, caches, options, threads, logits.data(), hidden ? hidden->data() : nullptr);
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+    m.doc() = "The decoder's whole pass in C++.";
+    nb::exception<Cancelled>(m, "Cancelled");
+
+    nb::class_<Matrix>(m, "Matrix")
+        .def_prop_ro("format", [](const Matrix& w) { return name_of(w.format); })
+        .def_ro("outputs", &Matrix::outputs)
+        .def_ro("inputs", &Matrix::inputs)
+        .def_ro("largest", &Matrix::largest)
+        .def_prop_ro("nbytes", [](const Matrix& w) { return w.data.bytes(); })
+        .def("repack", [](const Matrix& w, const std::string& format, int threads) {
+                nb::gil_scoped_release release;
+                return shared(pack_again(w, format_of(format), threads));
+            }, "format"_a, "threads"_a = 1)
+        .def("read", [](const Matrix& w, int output, MutableFloats out) {
+                if (output < 0 || output >= w.outputs || int(out.size()) != w.inputs)
+                    throw std::invalid_argument("no such output, or out is not [inputs]");
+                w.read(output, out.data());
+            }, "output"_a, "out"_a);
+    m.def("pack", &pack, "weights"_a, "format"_a, "threads"_a = 1);
+    m.def("pack_blocks", &pack_raw, "raw"_a, "outputs"_a, "inputs"_a, "format"_a, "order"_a = nb::none(), "threads"_a = 1);
+
+    nb::class_<Cache>(m, "Cache")
+        .def(nb::init<int, int, int>(), "layers"_a, "kv_heads"_a, "dim"_a)
+        .def_prop_ro("length", &Cache::length)
+        .def_prop_ro("nbytes", &Cache::bytes)
+        .def("keep", &Cache::keep, "rows"_a)
+        .def("truncate", &Cache::truncate, "length"_a)
+        .def("read", [](const Cache& cache, int layer, int head, int slot, MutableFloats key, MutableFloats value) {
+                cache.read(layer, head, slot, key.data(), value.data());
+            });
+
+    nb::class_<Decoder>(m, "Decoder")
+        .def_prop_ro("isa", [](const Decoder& d) { return d.kernels().name; })
+        .def("add_layer", [](Decoder& d, nb::dict parts, int window) { add_layer(d.model(), parts, window); },
+             "parts"_a, "window"_a = 0)
+        .def("set_top", [](Decoder& d, std::shared_ptr<Matrix> embedding, Floats1 norm, std::shared_ptr<Matrix> head) {
+                d.model().set_top(embedding, Vector(norm.data(), norm.data() + norm.shape(0)), head);
+            }, "embedding"_a, "norm"_a, "head"_a)
+        .def("set_rotation", [](Decoder& d, Floats2 cos, Floats2 sin) {
+                const size_t half = d.model().shape.dim / 2;
+                if (cos.shape(1) != half || sin.shape(1) != half || cos.shape(0) != sin.shape(0))
+                    throw std::invalid_argument("cos and sin must be [positions, dim / 2]");
+                d.model().set_rotation(cos.data(), sin.data(), narrow(cos.shape(0)));
+            }, "cos"_a, "sin"_a)
+        .def("run", &run, "tokens"_a, "positions"_a, "sequences"_a, "parents"_a, "wanted"_a, "caches"_a, "threads"_a,
+             "logits"_a, "layers"_a = nb::none(), "captured"_a = std::vector<int>(), "hidden"_a = nb::none())
+        .def("cancel", &Decoder::cancel);
+    m.def("make_decoder", &make_decoder, "vocab"_a, "hidden"_a, "inner"_a, "heads"_a, "kv_heads"_a, "dim"_a, "eps"_a,
+          "isa"_a = nb::none());
+}
+
+}  // namespace outrider

@@ -1,0 +1,85 @@
+#include "cache.hpp"
+
+#include <stdexcept>
+#include <string>
+
+namespace outrider {
+
+Cache::Cache(int layers, int kv_heads, int dim) : layers_(layers), kv_heads_(kv_heads), dim_(dim) {
+    if (layers < 1 || kv_heads < 1 || dim < 1) throw std::invalid_argument("a cache needs layers, heads and a size");
+}
+
+void Cache::refuse_when_busy() const {
+    if (busy) throw std::runtime_error("the cache is in use by a running pass");
+}
+
+void Cache::keep(const std::vector<int>& rows) {
+    refuse_when_busy();
+    int last = -1;
+    for (int row : rows) {
+        if (row < 0 || row >= pending_ || parents_[row] != last)
+            throw std::invalid_argument("row " + std::to_string(row) + " does not continue the path of kept rows; " +
+                                        std::to_string(pending_) + " rows are pending");
+        last = row;
+    }
+    for (int i = 0; i < int(rows.size()); ++i)
+        if (rows[i] != i) copy_slot(length_ + rows[i], length_ + i);
+    length_ += int(rows.size());
+    pending_ = 0;
+}
+
+void Cache::truncate(int length) {
+    refuse_when_busy();
+    if (length < 0 || length > length_)
+        throw std::invalid_argument("cannot truncate to " + std::to_string(length) + " of " + std::to_string(length_) +
+                                    " tokens");
+    length_ = length;
+    pending_ = 0;
+}
+
+void Cache::reserve(std::vector<int> parents) {
+    pending_ = 0;
+    const size_t slots = size_t(length_) + parents.size();
+    while (pages_.size() * kSlots < slots) {
+        Buffer page(page_floats() * sizeof(float));
+        page_starts_.push_back(page.as<float>());
+        pages_.push_back(std::move(page));
+    }
+    pending_ = int(parents.size());
+    parents_ = std::move(parents);
+}
+
+void Cache::store(int layer, int head, int slot, const float* key, const float* value) {
+    float* base = page_starts_[slot / kSlots] + offset(layer, head);
+    const int place = slot % kSlots;
+    float* keys = base + size_t(place / kLanes) * kLanes * dim_ + place % kLanes;
+    for (int d = 0; d < dim_; ++d) keys[d * kLanes] = key[d];
+    float* values = base + size_t(kSlots) * dim_ + size_t(place) * width();
+    for (int d = 0; d < dim_; ++d) values[d] = value[d];
+}
+
+void Cache::read(int layer, int head, int slot, float* key, float* value) const {
+    if (layer < 0 || layer >= layers_ || head < 0 || head >= kv_heads_ || slot < 0 || slot >= length_ + pending_)
+        throw std::invalid_argument("no such slot");
+    const float* base = page_starts_[slot / kSlots] + offset(layer, head);
+    const int place = slot % kSlots;
+    const float* keys = base + size_t(place / kLanes) * kLanes * dim_ + place % kLanes;
+    const float* values = base + size_t(kSlots) * dim_ + size_t(place) * width();
+    for (int d = 0; d < dim_; ++d) key[d] = keys[d * kLanes], value[d] = values[d];
+}
+
+void Cache::copy_slot(int from, int to) {
+    std::vector<float> key(dim_), value(dim_);
+    for (int layer = 0; layer < layers_; ++layer)
+        for (int head = 0; head < kv_heads_; ++head) {
+            read(layer, head, from, key.data(), value.data());
+            store(layer, head, to, key.data(), value.data());
+        }
+}
+
+Keys Cache::keys(int layer, int head) const {
+    const size_t start = offset(layer, head);
+    return {page_starts_.data(), start, start + size_t(kSlots) * dim_, length_};
+}
+
+}  // namespace outrider

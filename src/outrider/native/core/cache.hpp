@@ -1,0 +1,52 @@
+// Keys and values of one sequence, in pages of 64 slots that are never moved.
+#pragma once
+#include <atomic>
+#include <vector>
+
+#include "buffer.hpp"
+#include "kernels.hpp"
+
+namespace outrider {
+
+class Cache {
+public:
+    Cache(int layers, int kv_heads, int dim);
+
+    int length() const { return length_; }
+    int pending() const { return pending_; }
+    size_t bytes() const { return pages_.size() * page_floats() * sizeof(float); }
+    bool fits(int layers, int kv_heads, int dim) const {
+        return layers == layers_ && kv_heads == kv_heads_ && dim == dim_;
+    }
+
+    // Commits pending rows, a path from the root down, and drops the rest; std::invalid_argument otherwise.
+    void keep(const std::vector<int>& rows);
+    void truncate(int length);
+
+    // Makes room for `parents.size()` pending rows, in slots length() …; what was pending is dropped.
+    void reserve(std::vector<int> parents);
+    void drop() { pending_ = 0; }
+    // Writes one head's key and value, [dim] each, into a slot.
+    void store(int layer, int head, int slot, const float* key, const float* value);
+    void read(int layer, int head, int slot, float* key, float* value) const;
+    Keys keys(int layer, int head) const;
+
+    // True while a pass writes here; nobody else may.
+    std::atomic<bool> busy{false};
+
+private:
+    int width() const { return round_up(dim_, kLanes); }
+    size_t head_floats() const { return size_t(kSlots) * (dim_ + width()); }
+    size_t page_floats() const { return head_floats() * layers_ * kv_heads_; }
+    size_t offset(int layer, int head) const { return (size_t(layer) * kv_heads_ + head) * head_floats(); }
+    void copy_slot(int from, int to);
+    void refuse_when_busy() const;
+
+    int layers_, kv_heads_, dim_;
+    int length_ = 0, pending_ = 0;
+    std::vector<int> parents_;  // of the pending rows, −1 for what follows the committed ones
+    std::vector<Buffer> pages_;
+    std::vector<float*> page_starts_;
+};
+
+}  // namespace outrider

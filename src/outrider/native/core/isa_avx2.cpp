@@ -1,0 +1,11 @@
+// The kernels of avx2.
+#include "vec_avx2.hpp"
+//
+#include "table.hpp"
+
+namespace outrider {
+const Kernels* avx2_kernels() {
+    static constexpr Kernels table = make_table("avx2");
+    return &table;
+}
+}  // namespace outrider

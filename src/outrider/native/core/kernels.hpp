@@ -1,0 +1,83 @@
+// What each instruction set offers, as a table of functions; plain data only, so that any file may include it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace outrider {
+
+// Weights lie in panels of 16 outputs, interleaved by input: one stream from memory serves all rows.
+constexpr int kLanes = 16;
+constexpr int kBlock = 32;       // inputs that share a scale in the block formats and in quantised activations
+constexpr int kSuper = 256;      // inputs of a super-block of the K formats
+constexpr int kQueries = 8;      // no instruction set takes more queries in one call of `attend`
+constexpr int kSlots = 64;       // cache slots of a page
+constexpr int kMostRows = 16;    // no instruction set takes more rows a tile than this
+
+enum class Format : int { F32, F16, BF16, I8, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K };
+
+// Rows of activations, ready to be multiplied: `rows` at a time, interleaved by input.
+struct Tile {
+    int rows;
+    const float* values;     // [inputs][rows], for float weights
+    const int32_t* pairs;    // [inputs / 2][rows], two int16 each, for block weights
+    const float* scales;     // [inputs / 32][rows]: value = scale · int16
+    const float* sums;       // [inputs / 32][rows]: sum of a block's values
+};
+
+// One or two panels, and those that will be asked for next, so that their beginning is on its way in time.
+struct Panels {
+    int count;
+    const uint8_t* at[2];
+    const uint8_t* next[2];
+};
+
+// One query of attention: it sees path places first … end − 1. Places before `base` are cache slots; place
+// base + i is slot base + path[i], or base + i where path is null.
+struct Query {
+    const float* values;  // [dim]
+    float* out;           // [dim]
+    int first, end;
+    const int32_t* path;
+};
+
+// Where one layer's keys and values of one head lie: pages of 64 slots, each [4][dim][16] keys and
+// [64][dim rounded up to 16] values.
+struct Keys {
+    float* const* pages;
+    size_t keys, values;  // offsets into a page
+    int base;
+};
+
+struct Kernels {
+    const char* name;
+    int max_rows;
+    int max_queries;
+    // out [panels][rows][16] = panels times the tile.
+    void (*multiply)(Format, const Panels&, int inputs, const Tile&, float* out);
+    // x [width] to y [width]: x · weight / sqrt(mean(x²) + eps); both padded to 16.
+    void (*norm)(const float* x, const float* weight, int width, float eps, float* y);
+    // As norm, over a head of any width.
+    void (*head_norm)(const float* x, const float* weight, int width, float eps, float* y);
+    // Rotate-half in place: x [dim], cos and sin [dim / 2].
+    void (*rotate)(float* x, const float* cos, const float* sin, int dim);
+    // out = silu(gate) · up over 16 values.
+    void (*gate)(const float* gate, const float* up, float* out);
+    // A block of 32 values to int16 pairs `stride` apart, with its scale and the sum of its values.
+    void (*quantise)(const float* x, int stride, int32_t* pairs, float* scale, float* sum);
+    // scratch holds kQueries · (end rounded up to 64) floats.
+    void (*attend)(const Keys&, const Query*, int count, int dim, float scale, float* scratch);
+    // 16 floats to 16 halves.
+    void (*to_half)(const float* x, uint16_t* out);
+};
+
+const Kernels* portable_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+const Kernels* neon_kernels();
+
+// The best of this processor, or the one that OUTRIDER_ISA names; null for a name that cannot run here.
+const Kernels* choose_kernels(const char* name);
+
+static inline int round_up(int n, int step) { return (n + step - 1) / step * step; }
+
+}  // namespace outrider
