@@ -23,7 +23,7 @@ Rule = Annotated[
 ]
 Budget = Annotated[
     int | None,
-    typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: the drafter's)."),
+    typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: 7)."),
 ]
 Weights = Annotated[
     str, typer.Option("--weights", metavar="NAME", help="Precision of the weights: auto, fp32, fp16, int8.")
