@@ -7,7 +7,7 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any, overload
 
-from outrider.engine.engine import Engine
+from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
 from outrider.engine.result import Result
 from outrider.errors import OptionError, PromptError, UnknownNameError
@@ -223,11 +223,3 @@ def _token_ids(prompt: Any) -> list[int] | None:
     if not isinstance(values, list | tuple) or any(isinstance(value, bool) for value in values):
         return None
     return [int(value) for value in values] if all(isinstance(value, Integral) for value in values) else None
-
-
-def check_budget(budget: int | None) -> int | None:
-    """Return a budget unchanged; OptionError where it is no whole number from 0 up."""
-    whole = isinstance(budget, int) and not isinstance(budget, bool)
-    if budget is not None and not (whole and budget >= 0):
-        raise OptionError(f"budget={budget!r} is not allowed; give a whole number >= 0 (0 drafts nothing)")
-    return budget

@@ -48,14 +48,13 @@ class Engine:
         budget: int | None = None,
         max_running: int = MAX_RUNNING,
     ) -> None:
-        if budget is not None and budget < 0:
-            raise OptionError(f"budget={budget} is not allowed; give a whole number >= 0 (0 drafts nothing)")
         self._model = model
         self._target = MeteredTarget(model.target)
         self._drafter = MeteredDrafter(drafter)
         self._drafter_name = drafter_name
         self._rule = rule
-        self._budget = DEFAULT_BUDGET if budget is None else budget
+        checked = check_budget(budget)
+        self._budget = DEFAULT_BUDGET if checked is None else checked
         self._max_running = max_running
         self._waiting: list[Request] = []
         self._running: list[Request] = []
@@ -155,3 +154,11 @@ def check_prompt(prompt: Many[int], vocab_size: int, context_limit: int) -> None
     bad = next((token for token in prompt if not 0 <= token < vocab_size), None)
     if bad is not None:
         raise PromptError(f"token id {bad} is outside this model's vocabulary (0 to {vocab_size - 1})")
+
+
+def check_budget(budget: int | None) -> int | None:
+    """Return a budget unchanged; OptionError where it is no whole number from 0 up."""
+    whole = isinstance(budget, int) and not isinstance(budget, bool)
+    if budget is not None and not (whole and budget >= 0):
+        raise OptionError(f"budget={budget!r} is not allowed; give a whole number >= 0 (0 drafts nothing)")
+    return budget

@@ -10,7 +10,8 @@ from collections.abc import Sequence as Many
 from outrider.loop.commit.commit import commit
 from outrider.loop.draft.base import Ask, Drafter
 from outrider.loop.sequence import Sequence
-from outrider.loop.verify.score import PROMPT_ROWS, score
+from outrider.loop.verify.pack import PROMPT_ROWS
+from outrider.loop.verify.score import score
 from outrider.models.base import Target
 from outrider.sampling.keyed import draft_draws, rule_draws
 from outrider.types import Committed, DraftTree

@@ -12,12 +12,10 @@ from torch import Tensor
 from outrider.cache.base import Cache
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask
-from outrider.loop.verify.pack import Part, pack
+from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.law import LogitLaws
 from outrider.types import DraftTree, Law
-
-PROMPT_ROWS = 256
 
 
 @dataclass(slots=True)

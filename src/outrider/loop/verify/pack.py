@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from outrider.models.base import Batch
 from outrider.types import DraftTree
 
+PROMPT_ROWS = 256
+"""Most prompt tokens of one sequence in one pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Many
 
 from outrider.loop.sequence import Sequence
-from outrider.loop.verify.pack import Part, pack
+from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
 from outrider.models.base import Target
 from outrider.sampling.law import LogitLaws
 from outrider.types import DraftTree, Scored
@@ -32,7 +32,3 @@ def score(target: Target, sequences: Many[Sequence], trees: Many[DraftTree | Non
         scored.append(Scored(tree, LogitLaws(logits[rows], sequence.params)))
         row = rows.stop
     return scored
-
-
-PROMPT_ROWS = 256
-"""Most prompt tokens of one sequence in one pass."""
