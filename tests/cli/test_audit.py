@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from outrider.cli.main import main
-from outrider.models.decoder import Decoder
 
 Captured = pytest.CaptureFixture[str]
 
@@ -23,15 +22,15 @@ def test_all_checks_pass_on_a_sound_model(tiny: str, capsys: Captured) -> None:
 
 
 def test_rows_that_lean_on_their_neighbours_are_found(
-    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    tiny: str, decoder_class: type, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    sound = Decoder.forward
+    sound = decoder_class.forward  # type: ignore[attr-defined]
 
-    def leaning(self: Decoder, *arguments: object) -> torch.Tensor:
+    def leaning(self: object, *arguments: object) -> torch.Tensor:
         logits = sound(self, *arguments)  # type: ignore[arg-type]
         return logits + 1e-3 * (len(logits) > 1)
 
-    monkeypatch.setattr(Decoder, "forward", leaning)
+    monkeypatch.setattr(decoder_class, "forward", leaning)
     assert main(["audit", tiny, "--rule", "greedy", "--cases", "1", "--max-tokens", "4"]) == 1
     out = capsys.readouterr().out
     assert "FAILED rows in a chain: 7 of 7 rows differ" in out

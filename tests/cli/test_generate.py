@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from outrider.cli.main import main
-from outrider.models.decoder import Decoder
 
 Captured = pytest.CaptureFixture[str]
 
@@ -109,26 +108,26 @@ def test_a_prompt_beyond_the_context_is_refused(tiny: str, capsys: Captured) -> 
     assert "600" in error
 
 
-def interrupt_step(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def interrupt_step(monkeypatch: pytest.MonkeyPatch, decoder: Any, number: int) -> None:
     """Let Ctrl-C arrive while the target runs its pass of this number."""
     passes = iter(range(1, 10_000))
-    forward = Decoder.forward
+    forward = decoder.forward
 
-    def interrupted(self: Decoder, *arguments: Any) -> Any:
+    def interrupted(self: Any, *arguments: Any) -> Any:
         if next(passes) == number:
             raise KeyboardInterrupt
         return forward(self, *arguments)
 
-    monkeypatch.setattr(Decoder, "forward", interrupted)
+    monkeypatch.setattr(decoder, "forward", interrupted)
 
 
 def test_an_interrupted_generation_gives_what_there_is(
-    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    tiny: str, decoder_class: type, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     words = ["generate", tiny, "--prompt", "abc", "--max-tokens", "30", "--drafter", "none", "--json"]
     assert main(words) == 0
     whole = document(capsys)
-    interrupt_step(monkeypatch, 6)
+    interrupt_step(monkeypatch, decoder_class, 6)
     assert main(words) == 130
     found = document(capsys)
     assert found["finish_reason"] == "abort"
@@ -138,9 +137,9 @@ def test_an_interrupted_generation_gives_what_there_is(
 
 
 def test_an_interrupt_before_the_first_token_leaves_an_empty_document(
-    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    tiny: str, decoder_class: type, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    interrupt_step(monkeypatch, 1)
+    interrupt_step(monkeypatch, decoder_class, 1)
     assert main(["generate", tiny, "--prompt", "xyz", "--json"]) == 130
     found = document(capsys)
     assert found["token_ids"] == []

@@ -26,7 +26,12 @@ Budget = Annotated[
     typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: 7)."),
 ]
 Weights = Annotated[
-    str, typer.Option("--weights", metavar="NAME", help="Precision of the weights: auto, fp32, fp16, int8.")
+    str,
+    typer.Option(
+        "--weights",
+        metavar="NAME",
+        help="Format of the weights: auto, fp32, fp16, bf16, int8, or file (a GGUF file's own blocks).",
+    ),
 ]
 Device = Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
 Threads = Annotated[

@@ -31,6 +31,17 @@ class Batch:
         return len(self.tokens)
 
 
+@dataclass(frozen=True, slots=True)
+class PassOutput:
+    """What one pass gives: `logits [W, V]` float32 in the order of `Batch.wanted`, and `hidden [C, R, D]`.
+
+    `hidden` holds the residual stream after each layer that was to be captured, for every row of the batch.
+    """
+
+    logits: Tensor
+    hidden: Tensor
+
+
 class Target(Protocol):
     """A model that scores a batch in one pass.
 

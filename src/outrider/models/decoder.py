@@ -11,14 +11,15 @@ from torch import Tensor
 
 from outrider.cache.base import Cache
 from outrider.cache.kv import KvCache
-from outrider.errors import LoadError, UnknownNameError
+from outrider.errors import LoadError, OptionError, UnknownNameError
 from outrider.models.attention import Attention, spans, stable_queries
-from outrider.models.base import Batch
+from outrider.models.base import Batch, PassOutput
 from outrider.models.config import DecoderConfig
 from outrider.models.linear import Linear, choose_kernel, fits_half
+from outrider.models.rope import rotation
 from outrider.models.source import TensorSource
 
-WEIGHTS = ("auto", "fp32", "fp16", "int8")
+WEIGHTS = ("auto", "fp32", "fp16", "bf16", "int8", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,9 @@ class Decoder:
     """Implements `models.base.Target` for pre-norm decoders with grouped heads and a gated feed-forward.
 
     On a CPU a position's logits are the same, bit for bit, whether it is computed alone, in a chain, in a
-    tree or in a batch. Activations are float32; weights as `weights` says: "fp32", "fp16", "int8", or "auto"
-    for fp16 with those matrices in fp32 whose values don't fit. LoadError where "fp16" is asked for by name
-    and does not fit.
+    tree or in a batch. Activations are float32; weights as `weights` says: "fp32", "fp16", "bf16", "int8",
+    "file" for the very values of the file (held in fp32), or "auto" for fp16 with those matrices in fp32
+    whose values don't fit. LoadError where "fp16" is asked for by name and does not fit.
     """
 
     can_branch = True
@@ -77,7 +78,8 @@ class Decoder:
             raise UnknownNameError("weights", weights, WEIGHTS)
         self.weights = "fp16" if weights == "auto" else weights
         self._may_widen = weights == "auto"
-        self.kernel = self._choose_kernel(self.weights)
+        self._kernel = self._choose_kernel(self.weights)
+        self.kernel = self._kernel.kernel
         self._padded: dict[tuple[type[Linear], torch.Size], list[int]] = {}
         self.parameters = 0
         self._embedding = self._tensor(source, "model.embed_tokens.weight")
@@ -88,14 +90,31 @@ class Decoder:
         self._groups = config.heads // config.kv_heads
         self._min_queries = stable_queries(config.kv_heads, self._groups, config.head_dim, device)
         self._cos, self._sin = self._rotation(0)
+        self._every_layer = tuple(range(config.layers))
 
     def new_cache(self) -> KvCache:
         """Return an empty cache for one sequence."""
         return KvCache(self.config.layers, self.config.kv_heads, self.config.head_dim, self.device)
 
-    @torch.inference_mode()
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Run one pass over `batch`; return float32 logits [W, V]."""
+        return self.run(batch, caches).logits
+
+    @torch.inference_mode()
+    def run(
+        self,
+        batch: Batch,
+        caches: Sequence[Cache],
+        *,
+        layers: Sequence[int] | None = None,
+        captured: Sequence[int] = (),
+    ) -> PassOutput:
+        """Run one pass through `layers` (in this order; None: all) and keep the states after `captured`.
+
+        A layer that is left out writes no keys and values, so a cache belongs to one choice of layers.
+        """
+        every = self._every_layer if layers is None else tuple(layers)
+        check_layers(every, captured, self.config.layers)
         own = [cache for cache in caches if isinstance(cache, KvCache)]
         assert len(own) == len(caches), "caches come from new_cache"
         layout = spans(batch, own, self.device)
@@ -105,12 +124,17 @@ class Decoder:
             self._cos, self._sin = self._rotation(int(positions.max()) + 1)
         cos, sin = self._cos[positions, None], self._sin[positions, None]  # [R, 1, D]
         x = self._embedding[torch.tensor(batch.tokens, device=self.device)]  # [R, hidden]
-        for index, layer in enumerate(self._layers):
+        states: dict[int, Tensor] = {}
+        for index in every:
+            layer = self._layers[index]
             x = self._attend(index, layer, x, cos, sin, attention)
             h = F.rms_norm(x, x.shape[-1:], layer.mlp_norm, self.config.norm_eps)
             x = x + layer.down(gated(layer.gate_up(h)))
+            if index in captured:
+                states[index] = x
+        hidden = torch.stack([states[index] for index in captured]) if captured else x.new_empty(0, *x.shape)
         x = x[torch.tensor(batch.wanted, dtype=torch.long, device=self.device)]
-        return self._head(F.rms_norm(x, x.shape[-1:], self._norm, self.config.norm_eps))
+        return PassOutput(self._head(F.rms_norm(x, x.shape[-1:], self._norm, self.config.norm_eps)), hidden)
 
     def _attend(
         self, index: int, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor, attention: Attention
@@ -140,7 +164,7 @@ class Decoder:
         return tensor.to(self.device)
 
     def _linear(self, name: str, weight: Tensor, bias: Tensor | None) -> Linear:
-        kernel = self.kernel
+        kernel = self._kernel
         if self.weights == "fp16" and not fits_half(weight):
             if not self._may_widen:
                 raise LoadError(f"{name} holds values that fp16 cannot hold; use --weights auto or fp32")
@@ -175,19 +199,17 @@ class Decoder:
         )
 
     def _rotation(self, positions: int) -> tuple[Tensor, Tensor]:
-        """Return cosine and signed sine of at least `positions` positions, [P, D] each.
-
-        Made in blocks of one size, so that a position's values don't depend on how many are asked for.
-        """
-        rope = self.config.rope
-        inv_freq = torch.tensor(rope.inv_freq, dtype=torch.float32)
-        cosines, sines = [], []
-        for start in range(0, max(positions, 1), ROPE_BLOCK):
-            angles = torch.outer(torch.arange(start, start + ROPE_BLOCK, dtype=torch.float32), inv_freq)
-            cos, sin = angles.cos() * rope.scale, angles.sin() * rope.scale  # [block, D/2]
-            cosines.append(torch.cat([cos, cos], -1))
-            sines.append(torch.cat([-sin, sin], -1))
-        return torch.cat(cosines).to(self.device), torch.cat(sines).to(self.device)
+        """Return cosine and signed sine of at least `positions` positions, [P, D] each."""
+        cos, sin = rotation(self.config.rope, positions)
+        return torch.cat([cos, cos], -1).to(self.device), torch.cat([-sin, sin], -1).to(self.device)
 
 
-ROPE_BLOCK = 4096
+def check_layers(layers: Sequence[int], captured: Sequence[int], count: int) -> None:
+    """Check that the layers of a pass are there, each once, and that what is captured is run.
+
+    OptionError otherwise.
+    """
+    for what, chosen, known in (("layer", layers, range(count)), ("captured layer", captured, layers)):
+        for index in chosen:
+            if index not in known or list(chosen).count(index) > 1:
+                raise OptionError(f"{what} {index} is named twice or not among {list(known)}")

@@ -19,6 +19,7 @@ from outrider.errors import LoadError, UnsupportedModelError
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _STRING, _ARRAY = 8, 9
+Raw = np.ndarray[tuple[int], np.dtype[np.uint8]]
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 
 
@@ -66,19 +67,26 @@ class GGUFFile:
                     f"the file at {len(self._data)}; download it again"
                 )
 
+    def raw(self, name: str) -> tuple[Raw, str]:
+        """Return a tensor's bytes as they lie in the file, a view, and the name of their ggml type."""
+        from gguf.constants import GGMLQuantizationType
+
+        entry = self.tensors[name]
+        raw = np.frombuffer(self._data, dtype=np.uint8, count=entry.nbytes, offset=entry.offset)
+        return raw, GGMLQuantizationType(entry.kind).name
+
     def tensor(self, name: str) -> Tensor:
         """Return a tensor in float32; UnsupportedModelError for a type that cannot be dequantised."""
         from gguf.constants import GGMLQuantizationType
         from gguf.quants import dequantize
 
         entry = self.tensors[name]
-        kind = GGMLQuantizationType(entry.kind)
-        raw = np.frombuffer(self._data, dtype=np.uint8, count=entry.nbytes, offset=entry.offset)
+        raw, kind = self.raw(name)
         try:
-            values = dequantize(raw.reshape(*entry.shape[:-1], -1), kind)
+            values = dequantize(raw.reshape(*entry.shape[:-1], -1), GGMLQuantizationType[kind])
         except NotImplementedError as error:
             raise UnsupportedModelError(
-                f"{self.path}: tensor {name!r} has the type {kind.name}, which cannot be read; "
+                f"{self.path}: tensor {name!r} has the type {kind}, which cannot be read; "
                 "use a file with Q8_0, Q4_K_M, F16 or another common type"
             ) from error
         # A copy, because plain float32 comes back as a read-only view of the file.

@@ -102,6 +102,15 @@ class RoundedHalfLinear(TorchLinear):
         return super()._prepare(weight.half().float())
 
 
+class RoundedBfloatLinear(TorchLinear):
+    """bf16 weights, rounded to bf16, held and computed in float32: the reference for faster kernels."""
+
+    kernel = "torch fp32 on bf16-rounded weights"
+
+    def _prepare(self, weight: Tensor) -> Matmul:
+        return super()._prepare(weight.bfloat16().float())
+
+
 class CudaHalfLinear(Linear):
     """fp16 weights and activations on a GPU, accumulated in float32."""
 
@@ -180,6 +189,7 @@ class FbgemmInt8Linear(Linear):
 KERNELS: dict[str, tuple[type[Linear], ...]] = {
     "fp32": (OneDnnLinear, TorchLinear),
     "fp16": (FbgemmHalfLinear, RoundedHalfLinear),
+    "bf16": (RoundedBfloatLinear,),
     "int8": (FbgemmInt8Linear, TorchInt8Linear),
 }
 """The kernels of each weight format on a CPU; the last one works everywhere."""
@@ -197,8 +207,11 @@ def choose_kernel(weights: str, device: torch.device) -> type[Linear]:
     Each candidate is timed on one and on four rows, the counts that plain and speculative decoding meet most,
     with weights too large for a cache. One that this build of torch or this processor lacks is left out.
     """
+    if weights == "file":
+        weights = "fp32"
     if device.type != "cpu":
-        return CudaHalfLinear if weights == "fp16" else TorchInt8Linear if weights == "int8" else TorchLinear
+        on_device = {"fp16": CudaHalfLinear, "bf16": RoundedBfloatLinear, "int8": TorchInt8Linear}
+        return on_device.get(weights, TorchLinear)
     timed = []
     for kernel in KERNELS[weights]:
         try:

@@ -15,26 +15,33 @@ import torch
 from outrider.errors import LoadError, OptionError, UnknownNameError, UnsupportedModelError
 from outrider.models.base import LoadedModel, Tokenizer
 from outrider.models.config import DecoderConfig
-from outrider.models.decoder import WEIGHTS, Decoder
+from outrider.models.decoder import WEIGHTS
 from outrider.models.families.base import Family
 from outrider.models.gguf_file import GGUFFile
 from outrider.models.gguf_vocab import tokenizer_from_gguf
 from outrider.models.hf_vocab import TransformersTokenizer, eos_ids_of, tokenizer_from_directory
 from outrider.models.locate import describe, locate
+from outrider.models.passes import Choice, build_decoder, check_pass
 from outrider.models.safetensors_source import SafetensorsSource, read_json
 from outrider.models.source import GGUFSource, StateDictSource, TensorSource, check_complete, head_is_tied
 from outrider.registry import FAMILIES
 
 
 def load_model(
-    model: str | Path | Any, *, weights: str = "auto", device: str = "auto", tokenizer: Any = None
+    model: str | Path | Any,
+    *,
+    weights: str = "auto",
+    device: str = "auto",
+    tokenizer: Any = None,
+    implementation: str = "auto",
 ) -> LoadedModel:
     """Load a model with its tokenizer.
 
     `model` is "demo", a GGUF file, a Hugging Face model directory, a Hub id "org/name", or a causal
     language model of transformers that is already in memory, which needs its `tokenizer` (of transformers,
-    or any object with the methods of `outrider.models.base.Tokenizer`). `weights` is "auto", "fp32", "fp16"
-    or "int8"; `device` is "auto", "cpu", "cuda" or "cuda:N".
+    or any object with the methods of `outrider.models.base.Tokenizer`). `weights` is "auto", "fp32", "fp16",
+    "bf16", "int8", or "file" for the formats of a GGUF file; `device` is "auto", "cpu", "cuda" or "cuda:N";
+    `implementation` of the lean decoder's pass is "auto", "native" or "pytorch" (see `models.passes`).
 
     Families with a lean decoder run on it, other architectures through transformers where that is installed.
     LoadError, with what to do, where the model cannot be read; UnsupportedModelError where it could be read
@@ -43,19 +50,19 @@ def load_model(
     start = time.perf_counter()
     if weights not in WEIGHTS:
         raise UnknownNameError("weights", weights, WEIGHTS)
-    place = _device(device)
+    choice = Choice(weights, _device(device), check_pass(implementation))
     if isinstance(model, str | Path):
         path = locate(str(model))
         loaded = (
-            _from_directory(str(model), path, weights, place)
+            _from_directory(str(model), path, choice)
             if path.is_dir()
-            else _from_gguf(str(model), path, weights, place)
+            else _from_gguf(str(model), path, choice)
         )
         if tokenizer is not None:
             ends = sorted(loaded.tokenizer.eos_ids)
             loaded = replace(loaded, tokenizer=_wrapped(tokenizer, ends))
     else:
-        loaded = _from_object(model, weights, place, tokenizer)
+        loaded = _from_object(model, choice, tokenizer)
     loaded.details["load_seconds"] = time.perf_counter() - start
     beyond = [token for token in loaded.tokenizer.vocabulary().values() if token >= loaded.target.vocab_size]
     if beyond:
@@ -71,7 +78,7 @@ def families() -> list[Family]:
     return [FAMILIES.load(name) for name in FAMILIES]
 
 
-def _from_gguf(name: str, path: Path, weights: str, device: torch.device) -> LoadedModel:
+def _from_gguf(name: str, path: Path, choice: Choice) -> LoadedModel:
     file = GGUFFile(path)
     architecture = file.metadata.get("general.architecture")
     family = next((family for family in families() if architecture in family.gguf_architectures), None)
@@ -85,10 +92,10 @@ def _from_gguf(name: str, path: Path, weights: str, device: torch.device) -> Loa
     heads = (config.heads, config.kv_heads) if family.gguf_interleaved else (None, None)
     tokenizer = tokenizer_from_gguf(file.metadata)
     source = GGUFSource(file, heads=heads[0], kv_heads=heads[1])
-    return _decoder(path.stem, describe(name, path), config, source, tokenizer, weights, device, [])
+    return _decoder(path.stem, describe(name, path), config, source, tokenizer, choice, [])
 
 
-def _from_directory(name: str, path: Path, weights: str, device: torch.device) -> LoadedModel:
+def _from_directory(name: str, path: Path, choice: Choice) -> LoadedModel:
     values = read_json(path / "config.json")
     family = _hf_family(values)
     notices: list[str] = []
@@ -103,7 +110,13 @@ def _from_directory(name: str, path: Path, weights: str, device: torch.device) -
         else:
             source, tokenizer = SafetensorsSource(path), tokenizer_from_directory(path)
             return _decoder(
-                path.name, describe(name, path), config, source, tokenizer, weights, device, notices
+                path.name,
+                describe(name, path),
+                config,
+                source,
+                tokenizer,
+                choice,
+                notices,
             )
     elif importlib.util.find_spec("transformers") is None:
         raise UnsupportedModelError(
@@ -113,7 +126,7 @@ def _from_directory(name: str, path: Path, weights: str, device: torch.device) -
         )
     from outrider.models.hf import TransformersTarget, load_causal_lm
 
-    target = TransformersTarget(load_causal_lm(path, weights, device))
+    target = TransformersTarget(load_causal_lm(path, choice.weights, choice.device))
     details = {
         "architecture": _architecture(values),
         "parameters": target.parameters,
@@ -125,7 +138,7 @@ def _from_directory(name: str, path: Path, weights: str, device: torch.device) -
     return LoadedModel(path.name, target, tokenizer_from_directory(path), details)
 
 
-def _from_object(model: Any, weights: str, device: torch.device, tokenizer: Any) -> LoadedModel:
+def _from_object(model: Any, choice: Choice, tokenizer: Any) -> LoadedModel:
     known = isinstance(model, torch.nn.Module) and hasattr(model, "config") and hasattr(model, "generate")
     if not known:
         raise LoadError(
@@ -149,12 +162,12 @@ def _from_object(model: Any, weights: str, device: torch.device, tokenizer: Any)
             notices.append(f"not run on the lean decoder: {error}")
         else:
             tensors = StateDictSource(model.state_dict(), source)
-            return _decoder(name, source, config, tensors, wrapped, weights, device, notices)
+            return _decoder(name, source, config, tensors, wrapped, choice, notices)
     from outrider.models.hf import TransformersTarget
 
-    if weights != "auto":
+    if choice.weights != "auto":
         raise OptionError(
-            f"weights {weights!r} cannot be chosen for a model that is already in memory; use 'auto'"
+            f"weights {choice.weights!r} cannot be chosen for a model that is already in memory; use 'auto'"
         )
     target = TransformersTarget(model)
     details = {
@@ -174,8 +187,7 @@ def _decoder(
     config: DecoderConfig,
     source: TensorSource,
     tokenizer: Tokenizer,
-    weights: str,
-    device: torch.device,
+    choice: Choice,
     notices: list[str],
 ) -> LoadedModel:
     if config.tied_embeddings and not head_is_tied(source):
@@ -184,14 +196,14 @@ def _decoder(
             "the configuration ties the output head to the embedding; the checkpoint's own head is used"
         )
     check_complete(config, source)
-    decoder = Decoder(config, source, weights=weights, device=device)
+    decoder, said = build_decoder(config, source, choice)
     details = {
         "architecture": config.family,
         "parameters": decoder.parameters,
         "weights": decoder.weights,
-        "kernel": decoder.kernel.kernel,
+        "kernel": decoder.kernel,
         "source": described,
-        "notices": notices + decoder.notices,
+        "notices": notices + said + decoder.notices,
     }
     return LoadedModel(name, decoder, tokenizer, details)
 

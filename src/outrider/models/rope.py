@@ -62,6 +62,23 @@ def divide(rope: RopeConfig, factors: Sequence[float]) -> RopeConfig:
     return _config(divided, rope.scale)
 
 
+def rotation(rope: RopeConfig, positions: int) -> tuple[Tensor, Tensor]:
+    """Return cosine and sine of at least `positions` positions, `[P, D/2]` float32 each.
+
+    Made in blocks of one size, so that a position's values don't depend on how many are asked for.
+    """
+    inv_freq = torch.tensor(rope.inv_freq, dtype=torch.float32)
+    cosines, sines = [], []
+    for start in range(0, max(positions, 1), ROPE_BLOCK):
+        angles = torch.outer(torch.arange(start, start + ROPE_BLOCK, dtype=torch.float32), inv_freq)
+        cosines.append(angles.cos() * rope.scale)
+        sines.append(angles.sin() * rope.scale)
+    return torch.cat(cosines), torch.cat(sines)
+
+
+ROPE_BLOCK = 4096
+
+
 def positive(values: Mapping[str, Any], key: str, default: float | None = None) -> float:
     """Return a finite number above zero, LoadError otherwise; None counts as absent."""
     value = values.get(key)

@@ -62,6 +62,9 @@ class SafetensorsSource:
             )
         return tensor.to(torch.float32).contiguous()
 
+    def blocks(self, name: str) -> None:
+        """Return None: safetensors hold plain numbers."""
+
     def _open_shard(self, path: Path) -> None:
         from safetensors import SafetensorError, safe_open
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -11,11 +12,23 @@ from torch import Tensor
 
 from outrider.errors import LoadError
 from outrider.models.config import DecoderConfig
-from outrider.models.gguf_file import GGUFFile
+from outrider.models.gguf_file import GGUFFile, Raw
 from outrider.models.names import EMBEDDING, HEAD, expected_shapes, from_gguf_name
 
 # A buffer that old checkpoints save although the configuration already says what it holds.
 _DERIVED = re.compile(r".*rotary_emb\.inv_freq")
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A matrix as its file holds it: `raw` bytes in the ggml type `kind`, row after row.
+
+    `order [N]`, where there is one, names for each output of the model the row of the file that holds it.
+    """
+
+    raw: Raw
+    kind: str
+    order: Tensor | None
 
 
 class TensorSource(Protocol):
@@ -36,6 +49,10 @@ class TensorSource(Protocol):
         """Return a tensor in float32, contiguous, on the CPU; LoadError where it cannot be read."""
         ...
 
+    def blocks(self, name: str) -> Blocks | None:
+        """Return a matrix as it lies in a GGUF file; None where it comes from elsewhere."""
+        ...
+
 
 class StateDictSource:
     """The tensors of a model that is already in memory."""
@@ -54,6 +71,9 @@ class StateDictSource:
     def get(self, name: str) -> Tensor:
         """Return a tensor in float32."""
         return self._tensors[name].detach().to("cpu", torch.float32).contiguous()
+
+    def blocks(self, name: str) -> None:
+        """Return None: tensors in memory are plain numbers."""
 
 
 class GGUFSource:
@@ -80,11 +100,21 @@ class GGUFSource:
     def get(self, name: str) -> Tensor:
         """Return a tensor in float32."""
         tensor = self._file.tensor(self._names[name])
+        order = self._order(name)
+        return tensor if order is None else tensor[order.long()]
+
+    def blocks(self, name: str) -> Blocks:
+        """Return a matrix as it lies in the file."""
+        return Blocks(*self._file.raw(self._names[name]), self._order(name))
+
+    def _order(self, name: str) -> Tensor | None:
+        """Return the row of the file for each row of a tensor, int32; None where they are the same."""
         parts = name.split(".")
         heads = self._heads.get(parts[-2]) if len(parts) > 1 else None
         if heads is None:
-            return tensor
-        return tensor.view(heads, -1, 2, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
+            return None
+        rows = torch.arange(self.shape(name)[0], dtype=torch.int32)
+        return rows.view(heads, -1, 2).transpose(1, 2).reshape(-1)
 
 
 def check_complete(config: DecoderConfig, source: TensorSource) -> None:

@@ -1,0 +1,69 @@
+# What the C++ module offers; bindings.cpp makes it.
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+
+class Cancelled(Exception): ...  # noqa: N818 (a state, not a fault)
+
+class Matrix:
+    format: str
+    outputs: int
+    inputs: int
+    largest: float
+    nbytes: int
+    def repack(self, format: str, threads: int = 1) -> Matrix: ...
+    def read(self, output: int, out: Floats) -> None: ...
+
+def pack(weights: Floats, format: str, threads: int = 1) -> Matrix: ...
+def pack_blocks(
+    raw: np.ndarray[Any, np.dtype[np.uint8]],
+    outputs: int,
+    inputs: int,
+    format: str,
+    order: np.ndarray[Any, np.dtype[np.int32]] | None = None,
+    threads: int = 1,
+) -> Matrix: ...
+
+class Cache:
+    length: int
+    nbytes: int
+    def __init__(self, layers: int, kv_heads: int, dim: int) -> None: ...
+    def keep(self, rows: Sequence[int]) -> None: ...
+    def truncate(self, length: int) -> None: ...
+    def read(self, layer: int, head: int, slot: int, key: Floats, value: Floats) -> None: ...
+
+class Decoder:
+    isa: str
+    def add_layer(self, parts: dict[str, object], window: int = 0) -> None: ...
+    def set_top(self, embedding: Matrix, norm: Floats, head: Matrix) -> None: ...
+    def set_rotation(self, cos: Floats, sin: Floats) -> None: ...
+    def run(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        sequences: Sequence[int],
+        parents: Sequence[int],
+        wanted: Sequence[int],
+        caches: Sequence[Cache],
+        threads: int,
+        logits: Floats,
+        layers: Sequence[int] | None = None,
+        captured: Sequence[int] = (),
+        hidden: Floats | None = None,
+    ) -> None: ...
+    def cancel(self) -> None: ...
+
+def make_decoder(
+    vocab: int,
+    hidden: int,
+    inner: int,
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    eps: float,
+    isa: str | None = None,
+) -> Decoder: ...

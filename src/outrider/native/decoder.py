@@ -1,0 +1,143 @@
+"""The lean decoder with its whole pass in C++: one call a pass, the same results whatever shares it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outrider.cache.base import Cache
+from outrider.models.base import Batch, PassOutput
+from outrider.models.config import DecoderConfig
+from outrider.models.decoder import check_layers
+from outrider.models.rope import rotation
+from outrider.models.source import TensorSource
+from outrider.native import _core
+from outrider.native.kv import NativeCache
+from outrider.native.weights import Packer, auto_weights
+
+
+class NativeDecoder:
+    """Implements `models.base.Target` for the decoders that `models.decoder.Decoder` runs, on a CPU.
+
+    A position's logits are the same, bit for bit, whether it is computed alone, in a chain, in a tree or in a
+    batch, and with any number of threads. Activations are float32; weights as `weights` says: "fp32", "fp16",
+    "bf16", "int8", "file" for the formats of a GGUF file, or "auto": "file" for a file of quantised blocks,
+    else fp16 with those matrices in fp32 whose values don't fit. `isa` names the instruction set (None: the
+    best of this processor; ValueError where it has no such one). Passes of a model run one at a time; the
+    interpreter's lock is released meanwhile.
+    """
+
+    can_branch = True
+
+    def __init__(
+        self, config: DecoderConfig, source: TensorSource, *, weights: str = "auto", isa: str | None = None
+    ) -> None:
+        self.config = config
+        self.vocab_size = config.vocab_size
+        self.context_limit = config.context_limit
+        self.device = torch.device("cpu")
+        chosen = auto_weights(config, source) if weights == "auto" else weights
+        packer = Packer(source, chosen, may_widen=weights == "auto")
+        self._core = _core.make_decoder(
+            config.vocab_size,
+            config.hidden_size,
+            config.intermediate_size,
+            config.heads,
+            config.kv_heads,
+            config.head_dim,
+            config.norm_eps,
+            isa,
+        )
+        for index in range(config.layers):
+            self._core.add_layer(_layer(packer, config, index), config.window(index) or 0)
+        embedding, head = packer.top(config.tied_embeddings)
+        self._core.set_top(embedding, packer.vector("model.norm.weight"), head)
+        self._every_layer = tuple(range(config.layers))
+        self._positions = 0
+        self.notices = packer.notices
+        self.parameters = packer.parameters
+        self.weights = f"file ({', '.join(sorted(packer.kinds))})" if chosen == "file" else chosen
+        self.kernel = f"native {chosen} {self._core.isa}"
+
+    def new_cache(self) -> NativeCache:
+        """Return an empty cache for one sequence."""
+        return NativeCache(self.config.layers, self.config.kv_heads, self.config.head_dim)
+
+    def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
+        """Run one pass over `batch`; return float32 logits [W, V].
+
+        ValueError for a batch that is malformed or does not fit, `Cancelled` where `cancel` stopped the pass;
+        nothing is pending in the caches then.
+        """
+        return self.run(batch, caches).logits
+
+    def run(
+        self,
+        batch: Batch,
+        caches: Sequence[Cache],
+        *,
+        layers: Sequence[int] | None = None,
+        captured: Sequence[int] = (),
+    ) -> PassOutput:
+        """Run one pass through `layers` (in this order; None: all) and keep the states after `captured`.
+
+        A layer that is left out writes no keys and values, so a cache belongs to one choice of layers.
+        """
+        own = [cache.core for cache in caches if isinstance(cache, NativeCache)]
+        assert len(own) == len(caches), "caches come from new_cache"
+        every = self._every_layer if layers is None else tuple(layers)
+        check_layers(every, captured, self.config.layers)
+        self._rotate_up_to(max(batch.positions, default=0))
+        logits = np.empty((len(batch.wanted), self.vocab_size), np.float32)
+        hidden = np.empty((len(captured), len(batch), self.config.hidden_size), np.float32)
+        self._core.run(
+            batch.tokens,
+            batch.positions,
+            batch.sequences,
+            batch.parents,
+            batch.wanted,
+            own,
+            torch.get_num_threads(),
+            logits,
+            every,
+            captured,
+            hidden,
+        )
+        return PassOutput(torch.from_numpy(logits), torch.from_numpy(hidden))
+
+    def cancel(self) -> None:
+        """Stop the pass that is running in another thread, at its next layer; without one, do nothing."""
+        self._core.cancel()
+
+    def _rotate_up_to(self, position: int) -> None:
+        """Have the rotation of every position up to this one, but of none past the context limit."""
+        if position >= self._positions and self._positions < self.context_limit:
+            cos, sin = rotation(self.config.rope, min(max(position + 1, 1), self.context_limit))
+            cos, sin = cos[: self.context_limit], sin[: self.context_limit]
+            self._core.set_rotation(cos.contiguous().numpy(), sin.contiguous().numpy())
+            self._positions = len(cos)
+
+
+def _layer(packer: Packer, config: DecoderConfig, index: int) -> dict[str, object]:
+    """Return the parts of one layer under the core's names."""
+    prefix = f"model.layers.{index}."
+    linears = {
+        **{part: (f"{prefix}self_attn.{part}_proj", config.qkv_bias) for part in "qkv"},
+        "o": (f"{prefix}self_attn.o_proj", config.output_bias),
+        **{part: (f"{prefix}mlp.{part}_proj", config.mlp_bias) for part in ("gate", "up", "down")},
+    }
+    parts: dict[str, object] = {
+        "input_norm": packer.vector(f"{prefix}input_layernorm.weight"),
+        "mlp_norm": packer.vector(f"{prefix}post_attention_layernorm.weight"),
+    }
+    for part, (name, bias) in linears.items():
+        parts[part] = packer.matrix(f"{name}.weight")
+        if bias:
+            parts[f"{part}_bias"] = packer.vector(f"{name}.bias")
+    if config.qk_norm:
+        parts["q_norm"] = packer.vector(f"{prefix}self_attn.q_norm.weight")
+        parts["k_norm"] = packer.vector(f"{prefix}self_attn.k_norm.weight")
+    return parts

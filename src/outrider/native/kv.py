@@ -1,0 +1,40 @@
+"""Keys and values of the native pass, behind the protocol that the loop knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outrider.native import _core
+
+
+class NativeCache:
+    """Implements `cache.base.Cache`: float32, in pages of 64 slots that are never moved.
+
+    ValueError where rows are kept that are no path of pending rows, RuntimeError while a pass writes here.
+    """
+
+    can_rewind = True
+
+    def __init__(self, layers: int, kv_heads: int, head_dim: int) -> None:
+        self._shape = (layers, kv_heads, head_dim)
+        self.core = _core.Cache(*self._shape)
+
+    @property
+    def length(self) -> int:
+        """Number of committed tokens."""
+        return self.core.length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pages."""
+        return self.core.nbytes
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Commit these pending rows, a path from the root down; drop the others."""
+        self.core.keep(list(rows))
+
+    def truncate(self, length: int) -> None:
+        """Forget everything after the first `length` tokens; 0 also frees the memory."""
+        self.core.truncate(length)
+        if length == 0:
+            self.core = _core.Cache(*self._shape)
