@@ -6,7 +6,6 @@ import random
 from functools import lru_cache
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

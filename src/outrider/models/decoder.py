@@ -82,10 +82,11 @@ class Decoder:
         self.kernel = self._kernel.kernel
         self._padded: dict[tuple[type[Linear], torch.Size], list[int]] = {}
         self.parameters = 0
-        self._embedding = self._tensor(source, "model.embed_tokens.weight")
+        embedding = self._tensor(source, "model.embed_tokens.weight")
+        self._embedding = embedding.to(embedding_type(self.weights, embedding))
         self._layers = [self._read_layer(source, index) for index in range(config.layers)]
         self._norm = self._tensor(source, "model.norm.weight")
-        head = self._embedding if config.tied_embeddings else self._tensor(source, "lm_head.weight")
+        head = embedding if config.tied_embeddings else self._tensor(source, "lm_head.weight")
         self._head = self._linear("lm_head", head, None)
         self._groups = config.heads // config.kv_heads
         self._min_queries = stable_queries(config.kv_heads, self._groups, config.head_dim, device)
@@ -123,7 +124,7 @@ class Decoder:
         if int(positions.max()) >= len(self._cos):
             self._cos, self._sin = self._rotation(int(positions.max()) + 1)
         cos, sin = self._cos[positions, None], self._sin[positions, None]  # [R, 1, D]
-        x = self._embedding[torch.tensor(batch.tokens, device=self.device)]  # [R, hidden]
+        x = self._embedding[torch.tensor(batch.tokens, device=self.device)].float()  # [R, hidden]
         states: dict[int, Tensor] = {}
         for index in every:
             layer = self._layers[index]
@@ -202,6 +203,16 @@ class Decoder:
         """Return cosine and signed sine of at least `positions` positions, [P, D] each."""
         cos, sin = rotation(self.config.rope, positions)
         return torch.cat([cos, cos], -1).to(self.device), torch.cat([-sin, sin], -1).to(self.device)
+
+
+def embedding_type(weights: str, embedding: Tensor) -> torch.dtype:
+    """Return the type that holds an embedding: 16 bits where the weights have no more, if its values fit.
+
+    It is read a few rows a pass, so int8, whose point is fewer bytes to read, leaves it in 16 bits.
+    """
+    if weights in ("fp16", "int8"):
+        return torch.float16 if fits_half(embedding) else torch.float32
+    return torch.bfloat16 if weights == "bf16" else torch.float32
 
 
 def check_layers(layers: Sequence[int], captured: Sequence[int], count: int) -> None:

@@ -67,7 +67,7 @@ class Packer:
             return embedding, embedding if tied else self.matrix(HEAD)
         embedding = self._pack(EMBEDDING, "fp16")
         if embedding.largest > HALF_MAX:
-            embedding = self._pack(EMBEDDING, "bf16")
+            embedding = self._pack(EMBEDDING, "fp32")
         if not tied:
             self.parameters += embedding.outputs * embedding.inputs
         return embedding, self.matrix(EMBEDDING if tied else HEAD)
