@@ -125,7 +125,7 @@ def test_a_row_that_is_not_numbers_is_an_error_once_it_is_asked_for(bad: float, 
     laws = LogitLaws(logits, params)
     assert laws.mode(0) == laws.mode(2) == 0
     assert float(laws[0].sum()) == pytest.approx(1)
-    for ask in (laws.mode, laws.__getitem__, LogitLaws(logits, params, [0, 0, 0]).mode):
+    for ask in (laws.mode, laws.__getitem__):
         with pytest.raises(NumericsError, match="maximum"):
             ask(1)
     with pytest.raises(NumericsError):
@@ -152,11 +152,11 @@ def test_the_laws_of_a_tree_are_those_of_its_rows(params: SamplingParams) -> Non
         laws[-1]
 
 
-def test_modes_that_the_pass_has_found_are_used() -> None:
-    logits = torch.zeros(2, 6)
-    laws = LogitLaws(logits, SamplingParams(), modes=[4, 5])
-    assert (laws.mode(0), laws.mode(1)) == (4, 5)
-    assert laws[1].tolist() == [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+def test_the_confidence_of_a_row_is_the_probability_of_its_most_likely_token() -> None:
+    logits = 3 * torch.randn(3, 70, generator=torch.Generator().manual_seed(6))
+    laws = LogitLaws(logits, SamplingParams())
+    for row in range(3):
+        assert laws.confidence(row) == pytest.approx(float(logits[row].softmax(-1).max()), rel=1e-5)
 
 
 def mass_of(values: Tensor) -> float:

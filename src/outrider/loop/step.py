@@ -14,6 +14,7 @@ from outrider.loop.verify.pack import PROMPT_ROWS
 from outrider.loop.verify.score import score
 from outrider.models.base import Target
 from outrider.sampling.keyed import draft_draws, rule_draws
+from outrider.sampling.threads import one_thread
 from outrider.types import Committed, DraftTree
 
 
@@ -32,7 +33,8 @@ def step(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: in
             committed.append(Committed((), 0))
             continue
         draws = rule_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens))
-        verdict = sequence.rule.decide(result, draws)
+        with one_thread():
+            verdict = sequence.rule.decide(result, draws)
         committed.append(commit(sequence, drafter, result.tree, verdict))
     return committed
 

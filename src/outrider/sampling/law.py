@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -31,7 +29,7 @@ def law(logits: Float[Tensor, "*N V"], params: SamplingParams) -> Float[Tensor, 
 
 
 def most_likely(logits: Float[Tensor, "M V"]) -> list[int]:
-    """Return the most likely token of each row, the lowest id among equals; of a row with NaN, any token."""
+    """Return the most likely token of each row, the lowest id among equals; of a row with NaN, a NaN."""
     if logits.device.type == "cpu" and logits.dtype == torch.float32:
         rows: list[int] = logits.numpy().argmax(-1).tolist()  # several times as fast as torch's on a CPU
         return rows
@@ -41,19 +39,13 @@ def most_likely(logits: Float[Tensor, "M V"]) -> list[int]:
 class LogitLaws:
     """The laws of one sequence's rows, worked out when they are asked for and then kept.
 
-    `logits [N+1, V]`; `modes [N+1]` may bring along the most likely token of each row (the lowest id among
-    equals) where the pass has already found it. NumericsError when a row that is asked for holds NaN or its
-    maximum is not finite.
+    `logits [N+1, V]`. NumericsError when a row that is asked for holds NaN or its maximum is not finite.
     """
 
-    def __init__(
-        self, logits: Float[Tensor, "M V"], params: SamplingParams, modes: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, logits: Float[Tensor, "M V"], params: SamplingParams) -> None:
         assert logits.dim() == 2
-        assert modes is None or len(modes) == len(logits)
         self._logits, self._params = logits, params
-        self._modes = modes
-        self._peaks: list[float] | None = None
+        self._modes: list[int] | None = None
         self._laws: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
@@ -71,12 +63,16 @@ class LogitLaws:
 
     def mode(self, row: int) -> int:
         """Return the most likely token of a row, the lowest id among equals."""
-        if self._peaks is None:
-            self._peaks = self._logits.amax(-1).tolist()  # NaN wins every maximum
         if self._modes is None:
             self._modes = most_likely(self._logits)
-        _check(self._peaks[row])
-        return self._modes[row]
+        mode = self._modes[row]
+        _check(self._logits[row, mode].item())
+        return mode
+
+    def confidence(self, row: int) -> float:
+        """Return the probability of a row's most likely token at temperature 1, before any filter."""
+        logits = self._logits[row].to(torch.float32)
+        return 1.0 / float((logits - logits[self.mode(row)]).exp_().sum())
 
 
 def _law(row: Float[Tensor, " V"], params: SamplingParams) -> Float[Tensor, " V"]:

@@ -15,6 +15,7 @@ from outrider.loop.draft.base import Ask
 from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.law import LogitLaws
+from outrider.sampling.threads import one_thread
 from outrider.types import DraftTree, Law
 
 
@@ -29,16 +30,20 @@ class DraftState:
 class ModelDrafter:
     """Draws chains from a smaller model of the same vocabulary, under the request's own sampling options.
 
-    Every node carries the law it was drawn from. At temperature 0 that law is a point mass.
+    Every node carries the law it was drawn from; at temperature 0 nothing is drawn, and none does. A chain
+    ends early where the draft model gives its tokens, all together, a smaller chance than `cost`, the time of
+    a draft pass over that of a target pass: a further token would on average save less than it takes. Only
+    tokens that stay in the chain decide where it ends, which no rule minds.
     """
 
     name = "lm"
     has_law = True
     takes_model: ClassVar[bool] = True
 
-    def __init__(self, model: Target, vocabulary: int) -> None:
+    def __init__(self, model: Target, vocabulary: int, cost: float = 0.0) -> None:
         self._model = model
         self._vocabulary = vocabulary
+        self._cost = cost
 
     @classmethod
     def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> ModelDrafter:
@@ -47,7 +52,7 @@ class ModelDrafter:
             raise OptionError("the drafter 'lm' needs a model: write lm:PATH")
         if options:
             raise OptionError(f"the drafter 'lm' takes no options; remove {', '.join(map(repr, options))}")
-        return cls(model.target, target.vocab_size)
+        return cls(model.target, target.vocab_size, relative_cost(model.target, target))
 
     def open(self, prompt: Sequence[int]) -> DraftState:
         """Start a cache; the prompt is read with the first draft."""
@@ -65,17 +70,28 @@ class ModelDrafter:
         state.cache.truncate(0)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
-        """Return a chain for each ask, of its whole budget where the draft model's context allows."""
+        """Return a chain for each ask, as long as it pays, as its budget and the draft model's context."""
         tokens: list[list[int]] = [[] for _ in asks]
         laws: list[list[Law]] = [[] for _ in asks]
+        chance = [1.0] * len(asks)  # that all tokens so far survive, as the draft model sees it
         length = [min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks]
         for depth in range(max(length, default=0)):
-            going = [index for index in range(len(asks)) if depth < length[index]]
+            going = [i for i in range(len(asks)) if depth < length[i] and chance[i] >= self._cost]
+            if not going:
+                break
             for index, found in zip(going, self._laws([asks[i] for i in going], tokens, going), strict=True):
-                law = found[0]
-                tokens[index].append(asks[index].draws.token(law, depth))
+                ask = asks[index]
+                if self._cost > 0:
+                    with one_thread():
+                        chance[index] *= found.confidence(0)
+                if ask.params.greedy:
+                    tokens[index].append(found.mode(0))
+                    continue
+                with one_thread():
+                    law = found[0]
+                    tokens[index].append(ask.draws.token(law, depth))
                 laws[index].append(law)
-        return [DraftTree.chain(t, q) for t, q in zip(tokens, laws, strict=True)]
+        return [DraftTree.chain(t, q or None) for t, q in zip(tokens, laws, strict=True)]
 
     def _laws(self, asks: list[Ask], drafted: list[list[int]], going: list[int]) -> list[LogitLaws]:
         """Feed each sequence what its cache lacks and return the law after its last drafted token."""
@@ -102,3 +118,12 @@ class ModelDrafter:
         return (
             F.pad(logits, (0, missing), value=float("-inf")) if missing > 0 else logits[:, : self._vocabulary]
         )
+
+
+def relative_cost(draft: Target, target: Target) -> float:
+    """Return what a pass of the draft costs beside one of the target, by the weights that each reads.
+
+    0 where one of them does not say.
+    """
+    ours, theirs = getattr(draft, "weight_bytes", 0), getattr(target, "weight_bytes", 0)
+    return min(ours / theirs, 1.0) if theirs else 0.0
