@@ -46,7 +46,9 @@ def figures() -> str:
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     lengths = [f"{rows[task, 'suffix']['mean_accepted_length']:.2f}" for task in TASKS]
     lines.append("| tokens per pass (τ) | " + " | ".join(lengths) + " |")
-    ratios = {point["rows"]: point["ratio"] for point in curve["curves"] if point["context"] == 256}
+    first = curve["curves"][0].get("kernel")
+    points = [point for point in curve["curves"] if point.get("kernel") == first and point["context"] == 256]
+    ratios = {point["rows"]: point["ratio"] for point in points}
     lines += [
         "",
         f"Checking guesses is cheap: a pass over 4 positions costs {ratios[4]:.2f}× a pass over one, "

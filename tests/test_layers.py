@@ -36,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {"loop", "cache", "models.base", "planner", "sampling", "engine"},
     "llm": {"engine", "loop", "models.base", "models.load", "models.compare", "sampling"},
     "bench": {"cache.base", "engine", "llm", "models", "planner", "sampling", "loop.accept", "bench"},
+    "bench.roofline": {"models", "planner", "native", "bench"},
     "cli": {"engine", "llm", "models", "planner", "sampling", "bench", "loop.accept", "cli"},
 }
 

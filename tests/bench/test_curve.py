@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from outrider.bench.curve import PREFILL_CHUNK, TargetProbe, measure_target
+from outrider.bench.curve import PREFILL_CHUNK, TargetProbe, measure_targets
 from outrider.models.base import Batch
 
 
@@ -56,7 +56,8 @@ def test_a_probe_fills_in_chunks_and_undoes_what_it_times() -> None:
 
 
 def test_a_curve_times_passes_at_each_context() -> None:
-    points = measure_target(CountingTarget(), contexts=(5, 7, 1990), rows=(1, 2, 16), repeats=2)
-    assert [(point.context, point.rows) for point in points] == [
-        (context, rows) for context in (5, 7) for rows in (1, 2, 16)
-    ]
+    curves = measure_targets(
+        [CountingTarget(), CountingTarget()], contexts=(5, 7, 1990), rows=(1, 2, 16), repeats=2
+    )
+    wanted = [(context, rows) for context in (5, 7) for rows in (1, 2, 16)]
+    assert [[(point.context, point.rows) for point in points] for points in curves] == [wanted, wanted]

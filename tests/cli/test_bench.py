@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from outrider.cli.main import main
+from outrider.native import why_missing
 
 Captured = pytest.CaptureFixture[str]
 
@@ -100,6 +101,59 @@ def test_curve_times_every_count_of_rows(tiny: str, capsys: Captured) -> None:
     assert [point["rows"] for point in found["curves"]] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
     assert {point["context"] for point in found["curves"]} == {40}
     assert all(point["milliseconds"] > 0 for point in found["curves"])
+    assert {point["kernel"] for point in found["curves"]} == {found["provenance"]["model"]["kernel"]}
     assert found["curves"][0]["ratio"] == 1
     assert found["contexts_left_out"] == [5000]
     assert "5000" in captured.err
+
+
+def test_curve_compares_formats_and_implementations(tiny: str, capsys: Captured) -> None:
+    words = ["bench", "curve", tiny, "--context", "9", "--repeats", "1", "--pass", "pytorch"]
+    assert main([*words, "--weights", "fp32, bf16", "--json"]) == 0
+    points = document(capsys)["curves"]
+    kernels = list(dict.fromkeys(point["kernel"] for point in points))
+    assert len(kernels) == 2
+    assert "bf16" in kernels[1]
+    assert [point["rows"] for point in points] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32] * 2
+    assert main([*words, "--weights", "fp32,bf16"]) == 0
+    assert capsys.readouterr().out.count("ratio") == 2
+
+
+@pytest.mark.skipif(why_missing() is not None, reason="the native core was not built")
+def test_curve_compares_the_native_pass_with_the_one_in_pytorch(tiny: str, capsys: Captured) -> None:
+    words = ["bench", "curve", tiny, "--context", "9", "--repeats", "1", "--weights", "fp32", "--json"]
+    assert main([*words, "--pass", "native,pytorch"]) == 0
+    first, second = dict.fromkeys(point["kernel"] for point in document(capsys)["curves"])
+    assert first.startswith("native fp32")
+    assert not second.startswith("native")
+    assert main([*words, "--pass", "native,auto"]) == 2
+    assert "once more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["curve", "roofline"])
+def test_passes_and_formats_that_are_not_there_are_named(command: str, tiny: str, capsys: Captured) -> None:
+    assert main(["bench", command, tiny, "--pass", "pytroch"]) == 2
+    assert "did you mean 'pytorch'" in capsys.readouterr().err
+    assert main(["bench", command, tiny, "--weights", "fp8"]) == 2
+    assert "fp16" in capsys.readouterr().err
+
+
+def test_a_curve_of_nothing_is_refused(tiny: str, capsys: Captured) -> None:
+    assert main(["bench", "curve", tiny, "--pass", ","]) == 2
+    assert "--pass" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(why_missing() is not None, reason="the native core was not built")
+def test_roofline_compares_passes_with_the_read(tiny: str, tmp_path: Path, capsys: Captured) -> None:
+    out = tmp_path / "roofline.json"
+    words = ["bench", "roofline", tiny, "--context", "8", "--repeats", "1", "--out", str(out)]
+    assert main([*words, "--json"]) == 0
+    found = document(capsys)
+    assert found == json.loads(out.read_text(encoding="utf-8"))
+    assert found["context"] == 8
+    assert [row["rows"] for row in found["passes"]] == [1, 2, 4, 8, 16]
+    assert found["kernel"] == found["provenance"]["model"]["kernel"]
+    assert main(words) == 0
+    assert "over read" in capsys.readouterr().out
+    assert main(["bench", "roofline", tiny, "--context", "500"]) == 2
+    assert "512 tokens" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from outrider.cli.main import COMMANDS, LazyGroup, app, main
+from outrider.native import why_missing
 
 DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 Captured = pytest.CaptureFixture[str]
@@ -35,10 +36,10 @@ def commands() -> dict[str, Any]:
     assert isinstance(group, LazyGroup)
     found = {name: group.get_command(None, name) for name in COMMANDS}
     bench = found.pop("bench")
-    return {**found, "bench": bench.commands["run"], "curve": bench.commands["curve"]}
+    return {**found, **{"bench" if name == "run" else name: bench.commands[name] for name in bench.commands}}
 
 
-@pytest.mark.parametrize("name", ["generate", "demo", "bench", "curve", "audit"])
+@pytest.mark.parametrize("name", ["generate", "demo", "bench", "curve", "roofline", "audit"])
 def test_every_option_is_documented_and_every_documented_option_exists(name: str) -> None:
     options = options_of(commands()[name])
     rows = [line for line in section(name).splitlines() if line.startswith("| `--")]
@@ -71,6 +72,11 @@ def documented_fields(name: str) -> set[str]:
         ("generate", ["generate", "MODEL", "--prompt", "abcabc", "--max-tokens", "8"]),
         ("bench", ["bench", "MODEL", "--suite", "SUITE", "--max-tokens", "8"]),
         ("curve", ["bench", "curve", "MODEL", "--context", "8", "--repeats", "1"]),
+        pytest.param(
+            "roofline",
+            ["bench", "roofline", "MODEL", "--context", "8", "--repeats", "1"],
+            marks=pytest.mark.skipif(why_missing() is not None, reason="the native core was not built"),
+        ),
         ("audit", ["audit", "MODEL", "--cases", "1", "--max-tokens", "4"]),
         ("demo", ["demo", "--max-tokens", "4"]),
     ],

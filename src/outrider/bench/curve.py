@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from outrider.cache.base import Cache
 from outrider.models.base import Batch, Target
-from outrider.planner.cost import CONTEXTS, ROWS, CostPoint, measure_curve
+from outrider.planner.cost import CONTEXTS, ROWS, CostPoint, measure_curves
 
 PREFILL_CHUNK = 256
 
@@ -62,8 +62,16 @@ def _settle(target: Target) -> None:
         torch.cuda.synchronize(device)
 
 
-def measure_target(
-    target: Target, *, contexts: Sequence[int] = CONTEXTS, rows: Sequence[int] = ROWS, repeats: int = 9
-) -> list[CostPoint]:
-    """Return the latency curve of a target; contexts beyond its limit are left out."""
-    return measure_curve(TargetProbe(target), contexts=contexts, rows=rows, repeats=repeats)
+def measure_targets(
+    targets: Sequence[Target],
+    *,
+    contexts: Sequence[int] = CONTEXTS,
+    rows: Sequence[int] = ROWS,
+    repeats: int = 9,
+) -> list[list[CostPoint]]:
+    """Return the latency curve of each target, measured side by side.
+
+    Contexts beyond the limit of one of them are left out for all.
+    """
+    probes = [TargetProbe(target) for target in targets]
+    return measure_curves(probes, contexts=contexts, rows=rows, repeats=repeats)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
@@ -48,12 +48,14 @@ def bench_document(
 
 
 def curve_document(
-    points: Sequence[CostPoint], left_out: Sequence[int], provenance: dict[str, Any]
+    curves: Mapping[str, Sequence[CostPoint]], left_out: Sequence[int], provenance: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the document of a latency curve."""
+    """Return the document of latency curves, given by the name of the kernel; `provenance` is the first's."""
     return {
         "schema": CURVE_SCHEMA,
-        "curves": [asdict(point) for point in points],
+        "curves": [
+            {"kernel": kernel, **asdict(point)} for kernel, points in curves.items() for point in points
+        ],
         "contexts_left_out": list(left_out),
         "provenance": provenance,
     }

@@ -43,19 +43,44 @@ def results_table(document: dict[str, Any]) -> Table:
 
 
 def curve_table(document: dict[str, Any]) -> Table:
-    """Return the table of a latency curve: counts of rows down, contexts across."""
-    points = {(point["context"], point["rows"]): point for point in document["curves"]}
-    contexts = sorted({context for context, _ in points})
+    """Return the table of latency curves: counts of rows down, kernels and their contexts across."""
+    points = {(point["kernel"], point["context"], point["rows"]): point for point in document["curves"]}
+    blocks = list(dict.fromkeys((kernel, context) for kernel, context, _ in points))
     table = Table(header_style="bold", box=SIMPLE_HEAD)
     table.add_column("rows", justify="right")
-    for context in contexts:
-        table.add_column(f"ms at {context}", justify="right")
-        table.add_column("ratio", justify="right")
-    for rows in sorted({rows for _, rows in points}):
-        cells = [points[context, rows] for context in contexts]
+    for kernel, context in blocks:
+        table.add_column(f"{kernel}\nms at {context}", justify="right")
+        table.add_column("\nratio", justify="right")
+    for rows in sorted({rows for *_, rows in points}):
+        cells = [points[*block, rows] for block in blocks]
         table.add_row(
             str(rows),
             *(text for p in cells for text in (f"{p['milliseconds']:.2f}", f"{p['ratio']:.2f}")),
+        )
+    return table
+
+
+def roofline_table(document: dict[str, Any]) -> Table:
+    """Return the table of a roofline: the read, then the passes as multiples of it."""
+    read = document["read"]
+    table = Table(
+        title=f"{document['kernel']}: {read['bytes'] / 1e6:.1f} MB a pass, "
+        f"{read['cache_bytes'] / 1e6:.1f} of them keys and values",
+        title_justify="left",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+    )
+    for heading in ("rows", "ms", "best", "GB/s", "over read", "best", "T(n)/T(1)"):
+        table.add_column(heading, justify="right")
+    for row in ({"rows": "read", "over_read": 1.0, "best_over_read": 1.0, **read}, *document["passes"]):
+        table.add_row(
+            str(row["rows"]),
+            f"{row['milliseconds']:.2f}",
+            f"{row['best_milliseconds']:.2f}",
+            f"{row['gigabytes_per_second']:.1f}",
+            f"{row['over_read']:.2f}×",
+            f"{row['best_over_read']:.2f}×",
+            f"{row['ratio']:.2f}" if "ratio" in row else "",
         )
     return table
 

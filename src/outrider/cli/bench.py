@@ -1,4 +1,4 @@
-"""`outrider bench`: drafters side by side on a suite of prompts, and the latency curve of the target."""
+"""`outrider bench`: drafters side by side on a suite of prompts, and what a pass of the target costs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def run(
     """
     from outrider.sampling.params import SamplingParams
 
-    names = [name.strip() for name in drafters.split(",") if name.strip()]
+    names = _names(drafters)
     options.check_names(names, rule)
     peers = list(dict.fromkeys(peer or ()))
     params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
@@ -116,41 +116,84 @@ def curve(
         int,
         typer.Option("--repeats", min=1, metavar="N", help="Passes per count of rows; the median counts."),
     ] = 9,
-    weights: options.Weights = "auto",
+    passes: Annotated[
+        str, typer.Option("--pass", metavar="A,B,…", help="Implementations: auto, native, pytorch.")
+    ] = "auto",
+    weights: Annotated[
+        str, typer.Option("--weights", metavar="A,B,…", help="Formats of the weights, each as in generate.")
+    ] = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
-    """Time one pass over 1 to 32 rows."""
+    """Time one pass over 1 to 32 rows.
+
+    With several implementations or formats, the passes of all are timed in turns.
+    """
     _check_out(out)
 
-    import torch
-
-    from outrider.bench.curve import measure_target
+    from outrider.bench.curve import measure_targets
     from outrider.bench.provenance import provenance
     from outrider.bench.result import curve_document
     from outrider.bench.table import curve_table
     from outrider.cli import terminal
-    from outrider.cli.loading import announce
-    from outrider.models.load import load_model
+    from outrider.cli.loading import load_passes
     from outrider.planner.cost import CONTEXTS
 
     contexts = tuple(context or CONTEXTS)
     notes = terminal.console(stderr=True)
-    with notes.status(f"loading {model}"):
-        if threads is not None:
-            torch.set_num_threads(threads)
-        loaded = load_model(model, weights=weights, device=device)
-    announce(loaded, notes)
+    loaded = load_passes(
+        model, notes, passes=_names(passes), weights=_names(weights), device=device, threads=threads
+    )
     with notes.status("timing passes"):
-        points = measure_target(loaded.target, contexts=contexts, repeats=repeats)
-    left_out = [wanted for wanted in contexts if wanted not in {point.context for point in points}]
+        curves = measure_targets([each.target for each in loaded], contexts=contexts, repeats=repeats)
+    left_out = [wanted for wanted in contexts if wanted not in {point.context for point in curves[0]}]
     for wanted in left_out:
-        limit = loaded.target.context_limit
+        limit = min(each.target.context_limit for each in loaded)
         notes.print(f"context {wanted} is left out: the model's own limit is {limit} tokens")
-    document = curve_document(points, left_out, provenance(loaded))
+    kernels = [each.details["kernel"] for each in loaded]
+    document = curve_document(dict(zip(kernels, curves, strict=True)), left_out, provenance(loaded[0]))
     _finish(document, out, as_json, lambda: [curve_table(document)])
+
+
+@app.command()
+def roofline(
+    model: options.Model,
+    context: Annotated[int, typer.Option("--context", min=1, metavar="N", help="Cached tokens.")] = 256,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, metavar="N", help="Reads, and passes per count of rows.")
+    ] = 15,
+    implementation: Annotated[
+        str, typer.Option("--pass", metavar="NAME", help="Implementation: auto, native or pytorch.")
+    ] = "auto",
+    weights: options.Weights = "auto",
+    threads: options.Threads = None,
+    out: options.Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """Compare passes with the time this machine takes to read the same bytes."""
+    _check_out(out)
+
+    from outrider.bench.provenance import provenance
+    from outrider.bench.roofline import measure_roofline, roofline_document
+    from outrider.bench.table import roofline_table
+    from outrider.cli import terminal
+    from outrider.cli.loading import load_passes
+
+    notes = terminal.console(stderr=True)
+    (loaded,) = load_passes(
+        model, notes, passes=[implementation], weights=[weights], device="cpu", threads=threads
+    )
+    with notes.status("timing reads and passes"):
+        measured = measure_roofline(loaded.target, context=context, repeats=repeats)
+    document = roofline_document(measured, context, loaded.details["kernel"], provenance(loaded))
+    _finish(document, out, as_json, lambda: [roofline_table(document)])
+
+
+def _names(text: str) -> list[str]:
+    """Return the names in a list with commas, each once."""
+    return list(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
 
 
 def _check_out(out: Path | None) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from outrider.errors import OptionError, UnknownNameError
 from outrider.models.base import LoadedModel
 
 if TYPE_CHECKING:
@@ -20,6 +22,47 @@ def load_llm(model: str, notes: Console, **options: Any) -> LLM:
         llm: LLM = outrider.load(model, **options)
     announce(llm.model, notes)
     return llm
+
+
+def load_passes(
+    model: str,
+    notes: Console,
+    *,
+    passes: Sequence[str],
+    weights: Sequence[str],
+    device: str,
+    threads: int | None,
+) -> list[LoadedModel]:
+    """Load a model once for each implementation of the pass in each format of the weights.
+
+    UnknownNameError before anything is loaded; OptionError where none is named or a kernel comes twice.
+    """
+    import torch
+
+    from outrider.models.decoder import WEIGHTS
+    from outrider.models.load import load_model
+    from outrider.models.passes import check_pass
+
+    if not passes or not weights:
+        raise OptionError("--pass and --weights each need a name; leave them out for auto")
+    for name in passes:
+        check_pass(name)
+    for name in weights:
+        if name not in WEIGHTS:
+            raise UnknownNameError("weights", name, WEIGHTS)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    found: dict[str, LoadedModel] = {}
+    for name in passes:
+        for form in weights:
+            with notes.status(f"loading {model}"):
+                loaded = load_model(model, weights=form, device=device, implementation=name)
+            announce(loaded, notes)
+            kernel = loaded.details["kernel"]
+            if kernel in found:
+                raise OptionError(f"--pass {name} --weights {form} is {kernel!r} once more; leave one out")
+            found[kernel] = loaded
+    return list(found.values())
 
 
 def announce(model: LoadedModel, notes: Console) -> None:

@@ -93,6 +93,12 @@ class Decoder:
         self._cos, self._sin = self._rotation(0)
         self._every_layer = tuple(range(config.layers))
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the matrices that every pass reads: those of the layers and the head."""
+        layers = [m for layer in self._layers for m in (layer.qkv, layer.output, layer.gate_up, layer.down)]
+        return sum(matrix.weight_bytes for matrix in (*layers, self._head))
+
     def new_cache(self) -> KvCache:
         """Return an empty cache for one sequence."""
         return KvCache(self.config.layers, self.config.kv_heads, self.config.head_dim, self.device)

@@ -29,6 +29,8 @@ class Linear:
     """y = x Wᵀ + b over rows, `x [R, K]` float32 to `y [R, N]` float32, rows independent of each other."""
 
     kernel: ClassVar[str]
+    item_bytes: ClassVar[int] = 4
+    """Bytes of one weight as it is held, and read in every call."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, padded: list[int] | None = None) -> None:
         self.out_features, self.in_features = weight.shape
@@ -36,6 +38,11 @@ class Linear:
         self._matmul = self._prepare(weight)
         self.padded = self._probe(weight.device) if padded is None else padded
         """For each row count 0 … TILE the stable count it is padded to: a property of kernel and shape."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the packed weights, scales and bias left aside."""
+        return self.item_bytes * self.out_features * self.in_features
 
     def _prepare(self, weight: Tensor) -> Matmul:
         """Pack `weight [N, K]` (float32) and return the kernel, `[M, K] -> [M, N]`."""
@@ -115,6 +122,7 @@ class CudaHalfLinear(Linear):
     """fp16 weights and activations on a GPU, accumulated in float32."""
 
     kernel = "torch fp16"
+    item_bytes = 2
 
     def _prepare(self, weight: Tensor) -> Matmul:
         half = weight.half()
@@ -125,6 +133,7 @@ class FbgemmHalfLinear(Linear):
     """fp16 weights, float32 activations and sums (FBGEMM)."""
 
     kernel = "fbgemm fp16"
+    item_bytes = 2
 
     def _prepare(self, weight: Tensor) -> Matmul:
         packed = torch.ops.quantized.linear_prepack_fp16(weight, None)
@@ -162,6 +171,7 @@ class FbgemmInt8Linear(Linear):
     """
 
     kernel = "fbgemm int8"
+    item_bytes = 1
 
     def _prepare(self, weight: Tensor) -> Matmul:
         rounded, scale = _int8_rows(weight)

@@ -67,3 +67,9 @@ def make_decoder(
     eps: float,
     isa: str | None = None,
 ) -> Decoder: ...
+
+class Reader:
+    nbytes: int
+    sum: int
+    def __init__(self, bytes: int, threads: int) -> None: ...
+    def seconds(self) -> float: ...

@@ -51,9 +51,14 @@ class NativeDecoder:
             config.norm_eps,
             isa,
         )
+        self.weight_bytes = 0
+        """Bytes of the matrices that every pass reads: those of the layers and the head."""
         for index in range(config.layers):
-            self._core.add_layer(_layer(packer, config, index), config.window(index) or 0)
+            parts = _layer(packer, config, index)
+            self._core.add_layer(parts, config.window(index) or 0)
+            self.weight_bytes += sum(part.nbytes for part in parts.values() if isinstance(part, _core.Matrix))
         embedding, head = packer.top(config.tied_embeddings)
+        self.weight_bytes += head.nbytes
         self._core.set_top(embedding, packer.vector("model.norm.weight"), head)
         self._every_layer = tuple(range(config.layers))
         self._positions = 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 CONTEXTS = (256, 2048)
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +40,50 @@ class Probe(Protocol):
         ...
 
 
-def measure_curve(
-    probe: Probe,
+def in_turns(groups: Sequence[Sequence[Item]], repeats: int) -> Iterator[Item]:
+    """Yield every item once a round, `repeats` rounds, the items of a group one after the other.
+
+    Both orders turn by one each round: drift of the machine hits all items alike, and it is not always the
+    same one that comes first after another group's threads.
+    """
+    for turn in range(repeats):
+        for group in _turned(groups, turn):
+            yield from _turned(group, turn)
+
+
+def _turned(items: Sequence[Item], turn: int) -> list[Item]:
+    start = turn % len(items)
+    return [*items[start:], *items[:start]]
+
+
+def measure_curves(
+    probes: Sequence[Probe],
     *,
     contexts: Sequence[int] = CONTEXTS,
     rows: Sequence[int] = ROWS,
     repeats: int = 9,
-) -> list[CostPoint]:
-    """Time passes over each count of rows at each context; return the medians.
+) -> list[list[CostPoint]]:
+    """Time passes over each count of rows at each context, on each probe; return the medians, by probe.
 
-    The counts are interleaved, in an order that turns by one each round, so that drift of the machine hits
-    all alike. A context that leaves no room for the longest chain is left out.
+    Counts and probes are interleaved. A context that leaves no room for the longest chain is left out.
     """
     assert repeats >= 1
     assert min(rows) == 1, "ratios need the time of one row"
-    points: list[CostPoint] = []
+    limit = min(probe.context_limit for probe in probes)
+    passes = [[(index, count) for count in rows] for index in range(len(probes))]
+    points: list[list[CostPoint]] = [[] for _ in probes]
     for context in contexts:
-        if context + max(rows) > probe.context_limit:
+        if context + max(rows) > limit:
             continue
-        probe.fill(context)
-        for count in rows:
-            probe.time(count)
-        times: dict[int, list[float]] = {count: [] for count in rows}
-        for round_number in range(repeats):
-            turn = round_number % len(rows)
-            for count in (*rows[turn:], *rows[:turn]):
-                times[count].append(probe.time(count))
-        medians = {count: statistics.median(times[count]) for count in rows}
-        points += [CostPoint(context, n, 1000 * medians[n], medians[n] / medians[1]) for n in rows]
+        for probe in probes:
+            probe.fill(context)
+            for count in rows:
+                probe.time(count)
+        times: dict[tuple[int, int], list[float]] = {key: [] for group in passes for key in group}
+        for index, count in in_turns(passes, repeats):
+            times[index, count].append(probes[index].time(count))
+        medians = {key: statistics.median(seconds) for key, seconds in times.items()}
+        for index, own in enumerate(points):
+            one = medians[index, 1]
+            own += [CostPoint(context, n, 1000 * medians[index, n], medians[index, n] / one) for n in rows]
     return points

@@ -9,6 +9,7 @@
 
 #include <optional>
 
+#include "bandwidth.hpp"
 #include "pass.hpp"
 
 namespace nb = nanobind;
@@ -150,6 +151,12 @@ NB_MODULE(_core, m) {
         .def("cancel", &Decoder::cancel);
     m.def("make_decoder", &make_decoder, "vocab"_a, "hidden"_a, "inner"_a, "heads"_a, "kv_heads"_a, "dim"_a, "eps"_a,
           "isa"_a = nb::none());
+
+    nb::class_<Reader>(m, "Reader")
+        .def(nb::init<size_t, int>(), "bytes"_a, "threads"_a)
+        .def_prop_ro("nbytes", &Reader::bytes)
+        .def_prop_ro("sum", &Reader::sum)
+        .def("seconds", &Reader::seconds, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace outrider
