@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outrider.loop.draft.base import Ask
-from outrider.loop.draft.lm import ModelDrafter, relative_cost
+from outrider.loop.draft.lm import ModelDrafter, pays, relative_cost
 from outrider.models.base import Batch
 from outrider.models.toy import ToyTarget
 from outrider.sampling.keyed import SharedDraws
@@ -43,10 +44,8 @@ def chances(model: ToyTarget, tokens: list[int], drafted: tuple[int, ...]) -> li
 
 
 @pytest.mark.parametrize("params", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("cost", [0.01, 0.05, 0.3])
-def test_a_chain_ends_where_the_draft_model_itself_gives_it_less_chance_than_a_pass_costs(
-    params: SamplingParams, cost: float
-) -> None:
+@pytest.mark.parametrize("cost", [0.01, 0.05, 0.1])
+def test_a_chain_ends_where_another_draft_pass_no_longer_pays(params: SamplingParams, cost: float) -> None:
     lengths = set()
     for seed in range(12):
         model = ToyTarget(VOCAB, seed=seed)
@@ -54,11 +53,22 @@ def test_a_chain_ends_where_the_draft_model_itself_gives_it_less_chance_than_a_p
         tokens = [seed % VOCAB, 3, 1]
         [tree] = drafter.propose([ask(drafter, tokens, params)])
         found = chances(model, tokens, tree.tokens)
-        survival = [math.prod(found[: depth + 1]) for depth in range(len(found))]
-        assert all(chance >= cost for chance in survival[:-1])
-        assert len(tree) == 6 or survival[-1] < cost
+        assert all(pays(found[:depth], cost) for depth in range(len(found)))
+        assert len(tree) == 6 or not pays(found, cost)
         lengths.add(len(tree))
     assert len(lengths) > 1
+
+
+@given(alpha=st.floats(0.05, 0.97), cost=st.floats(0.02, 0.9))
+def test_with_one_chance_for_all_tokens_the_chain_stops_at_the_best_length(alpha: float, cost: float) -> None:
+    """The best k of the speed-up E[τ] / (1 + k·c), by trying all; at least one token is drafted."""
+
+    def speed(k: int) -> float:
+        return sum(alpha**i for i in range(k + 1)) / (1 + k * cost)
+
+    best = max(speed(k) for k in range(1, 200))
+    length = next(k for k in range(1, 200) if not pays([alpha] * k, cost))
+    assert speed(length) == pytest.approx(best, rel=1e-9)
 
 
 def test_without_a_known_cost_the_whole_budget_is_drafted() -> None:

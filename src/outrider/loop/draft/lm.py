@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -31,9 +33,9 @@ class ModelDrafter:
     """Draws chains from a smaller model of the same vocabulary, under the request's own sampling options.
 
     Every node carries the law it was drawn from; at temperature 0 nothing is drawn, and none does. A chain
-    ends early where the draft model gives its tokens, all together, a smaller chance than `cost`, the time of
-    a draft pass over that of a target pass: a further token would on average save less than it takes. Only
-    tokens that stay in the chain decide where it ends, which no rule minds.
+    ends early where `pays` says so, from the chances that the draft model itself gave the tokens so far: only
+    tokens that stay in the chain decide where it ends, which no rule minds. `cost` is the time of a draft
+    pass over that of a target pass; with 0 the whole budget is drafted.
     """
 
     name = "lm"
@@ -73,17 +75,17 @@ class ModelDrafter:
         """Return a chain for each ask, as long as it pays, as its budget and the draft model's context."""
         tokens: list[list[int]] = [[] for _ in asks]
         laws: list[list[Law]] = [[] for _ in asks]
-        chance = [1.0] * len(asks)  # that all tokens so far survive, as the draft model sees it
+        chances: list[list[float]] = [[] for _ in asks]
         length = [min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks]
         for depth in range(max(length, default=0)):
-            going = [i for i in range(len(asks)) if depth < length[i] and chance[i] >= self._cost]
+            going = [i for i in range(len(asks)) if depth < length[i] and pays(chances[i], self._cost)]
             if not going:
                 break
             for index, found in zip(going, self._laws([asks[i] for i in going], tokens, going), strict=True):
                 ask = asks[index]
                 if self._cost > 0:
                     with one_thread():
-                        chance[index] *= found.confidence(0)
+                        chances[index].append(found.confidence(0))
                 if ask.params.greedy:
                     tokens[index].append(found.mode(0))
                     continue
@@ -118,6 +120,21 @@ class ModelDrafter:
         return (
             F.pad(logits, (0, missing), value=float("-inf")) if missing > 0 else logits[:, : self._vocabulary]
         )
+
+
+def pays(chances: Sequence[float], cost: float) -> bool:
+    """Tell whether one more draft pass brings more tokens for its time than the step does so far.
+
+    `chances`: that each drafted token is kept once those before it are. The step so far emits
+    E = 1 + Σ survival tokens in 1 + k · cost target passes; the next token, whose survival is extrapolated
+    from those before, must beat that rate (Leviathan et al. 2211.17192, section 3.3, at the margin).
+    """
+    drafted = len(chances)
+    if drafted == 0 or cost == 0:
+        return True
+    survival = list(itertools.accumulate(chances, operator.mul))
+    following: float = survival[-1] ** ((drafted + 1) / drafted)
+    return following * (1 + drafted * cost) > cost * (1 + sum(survival))
 
 
 def relative_cost(draft: Target, target: Target) -> float:
