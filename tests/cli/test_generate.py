@@ -108,6 +108,25 @@ def test_a_prompt_beyond_the_context_is_refused(tiny: str, capsys: Captured) -> 
     assert "600" in error
 
 
+def test_without_the_native_pass_one_line_says_that_the_slower_one_runs(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    words = ["generate", tiny, "--prompt", "hello", "--max-tokens", "5"]
+    monkeypatch.delenv("OUTRIDER_PASS", raising=False)
+    monkeypatch.setitem(sys.modules, "outrider.native._core", None)
+    assert main(words) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert notes == [
+        "note: running the slower PyTorch pass: it was not built (no C++ compiler at install time?)"
+    ]
+    monkeypatch.setenv("OUTRIDER_PASS", "native")
+    assert main(words) == 2
+    assert "error: the native pass cannot run here: it was not built" in capsys.readouterr().err
+    monkeypatch.setenv("OUTRIDER_PASS", "gpu")
+    assert main(words) == 2
+    assert "unknown pass 'gpu'; known: auto, native, pytorch" in capsys.readouterr().err
+
+
 def interrupt_step(monkeypatch: pytest.MonkeyPatch, decoder: Any, number: int) -> None:
     """Let Ctrl-C arrive while the target runs its pass of this number."""
     passes = iter(range(1, 10_000))

@@ -18,43 +18,13 @@ from outrider.models.decoder import Decoder
 from outrider.models.toy import ToyTokenizer
 from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree
+from pass_conformance import VARIANTS, check_rows, logits_alone
 from tiny import RandomSource, tiny_config, tiny_decoder
-
-VARIANTS = {
-    "grouped": {},
-    "one group": {"heads": 3, "kv_heads": 3},
-    "seven to one": {"heads": 7, "kv_heads": 1, "head_dim": 8},
-    "window": {"window": 13},
-    "qk-norm and biases": {"qk_norm": True, "bias": True},
-}
 
 
 @lru_cache
 def decoder(variant: str, weights: str) -> Decoder:
     return tiny_decoder(tiny_config(**VARIANTS[variant]), weights)
-
-
-def random_tree(chance: random.Random, nodes: int) -> DraftTree:
-    tokens = tuple(chance.randrange(97) for _ in range(nodes))
-    return DraftTree(tokens, tuple(chance.randint(-1, node - 1) for node in range(nodes)))
-
-
-def text_at(tree: DraftTree, node: int) -> list[int]:
-    path: list[int] = []
-    while node >= 0:
-        path.append(tree.tokens[node])
-        node = tree.parents[node]
-    return path[::-1]
-
-
-def logits_alone(model: Decoder, text: list[int]) -> torch.Tensor:
-    """Read the text as prompts are read (in pieces), then run its last token alone."""
-    cache = model.new_cache()
-    for start in range(0, len(text) - 1, 100):
-        piece = text[start : min(start + 100, len(text) - 1)]
-        model.forward(pack([Part(start, piece, DraftTree(), False)]), [cache])
-        cache.keep(range(len(piece)))
-    return model.forward(pack([Part(len(text) - 1, text[-1:], DraftTree(), True)]), [cache])[0]
 
 
 @pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
@@ -64,27 +34,7 @@ def logits_alone(model: Decoder, text: list[int]) -> torch.Tensor:
 def test_a_row_is_the_same_bit_for_bit_alone_in_a_chain_in_a_tree_and_in_a_batch(
     variant: str, weights: str, seed: int
 ) -> None:
-    model, chance = decoder(variant, weights), random.Random(seed)
-    lengths = [chance.choice([1, 5, 40, 130, 505, 511, 512, 600]) for _ in range(chance.randint(1, 4))]
-    prompts = [[chance.randrange(97) for _ in range(length)] for length in lengths]
-    trees = [random_tree(chance, chance.randint(0, 20)) for _ in prompts]
-    if chance.random() < 0.5:
-        trees[0] = DraftTree.chain(trees[0].tokens)
-    caches = [model.new_cache() for _ in prompts]
-    parts = []
-    for prompt, tree, cache in zip(prompts, trees, caches, strict=True):
-        cached = chance.randint(0, len(prompt) - 1)
-        if cached:
-            model.forward(pack([Part(0, prompt[:cached], DraftTree(), False)]), [cache])
-            cache.keep(range(cached))
-        parts.append(Part(cached, prompt[cached:], tree, True))
-    logits = model.forward(pack(parts), caches)
-    row = 0
-    for prompt, tree in zip(prompts, trees, strict=True):
-        for node in chance.sample(range(-1, len(tree)), min(3, len(tree) + 1)):
-            alone = logits_alone(model, prompt + text_at(tree, node))
-            assert torch.equal(logits[row + 1 + node], alone)
-        row += 1 + len(tree)
+    check_rows(decoder(variant, weights), random.Random(seed), [1, 5, 40, 130, 505, 511, 512, 600])
 
 
 @pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
