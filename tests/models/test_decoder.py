@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import lru_cache
+from typing import Any
 
 import pytest
 import torch
@@ -15,16 +16,26 @@ from outrider.errors import LoadError, UnknownNameError
 from outrider.loop.verify.pack import Part, pack
 from outrider.models.base import LoadedModel
 from outrider.models.decoder import Decoder
+from outrider.models.passes import Choice, build_decoder
 from outrider.models.toy import ToyTokenizer
+from outrider.native import why_missing
 from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree
 from pass_conformance import VARIANTS, check_rows, logits_alone
-from tiny import RandomSource, tiny_config, tiny_decoder
+from tiny import RandomSource, tiny_config
+
+IMPLEMENTATIONS = (
+    "pytorch",
+    pytest.param("native", marks=pytest.mark.skipif(why_missing() is not None, reason=str(why_missing()))),
+)
+"""Whatever runs the pass, the loop's text is the same; the native pass's own tests are in tests/native."""
 
 
 @lru_cache
-def decoder(variant: str, weights: str) -> Decoder:
-    return tiny_decoder(tiny_config(**VARIANTS[variant]), weights)
+def decoder(variant: str, weights: str, implementation: str = "pytorch") -> Any:
+    config = tiny_config(**VARIANTS[variant])
+    choice = Choice(weights, torch.device("cpu"), implementation)
+    return build_decoder(config, RandomSource(config), choice)[0]
 
 
 @pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
@@ -40,10 +51,11 @@ def test_a_row_is_the_same_bit_for_bit_alone_in_a_chain_in_a_tree_and_in_a_batch
 @pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_text_is_identical_with_random_trees_and_without(
-    variant: str, temperature: float, weights: str
+    implementation: str, variant: str, temperature: float, weights: str
 ) -> None:
-    model = LoadedModel("tiny", decoder(variant, weights), ToyTokenizer(97))
+    model = LoadedModel("tiny", decoder(variant, weights, implementation), ToyTokenizer(97))
     params = SamplingParams(temperature=temperature, seed=3, max_tokens=40, top_p=0.95)
     prompts = [[1, 2, 3], list(range(40)), [5] * 9]
     results = run(model, RandomTrees(4, vocab=97), prompts, params, budget=9)
@@ -77,9 +89,12 @@ class Oracle(RandomTrees):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_kept_branch_that_is_not_the_first_leaves_the_right_keys_behind(variant: str) -> None:
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_a_kept_branch_that_is_not_the_first_leaves_the_right_keys_behind(
+    implementation: str, variant: str
+) -> None:
     """A wrong position or a key of the first branch shows only from the next round on."""
-    model = LoadedModel("tiny", decoder(variant, "fp32"), ToyTokenizer(97))
+    model = LoadedModel("tiny", decoder(variant, "fp32", implementation), ToyTokenizer(97))
     params = SamplingParams(temperature=0.7, seed=3, max_tokens=60)
     prompts = [[1, 2, 3], [2, *range(40)], [3] * 500]
     texts = {p[0]: p + plain_tokens(model.target, p, params, 60) for p in prompts}
