@@ -93,7 +93,7 @@ def test_a_row_of_block_weights_is_the_same_in_any_company(
     kind: str, isa: str, directory: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
-    check_rows(block_decoder(kind, isa, directory), chance, LENGTHS, lambda: any_threads(chance))
+    check_rows(block_decoder(kind, isa, directory), chance, LENGTHS[:6], lambda: any_threads(chance))
 
 
 @pytest.mark.usefixtures("threads")
