@@ -129,6 +129,11 @@ def test_without_the_native_pass_one_line_says_that_the_slower_one_runs(
     assert "OUTRIDER_PASS must be auto, native or pytorch, not 'fast'" in capsys.readouterr().err
 
 
+def test_the_formats_of_a_file_are_refused_for_safetensors(tiny: str, capsys: Captured) -> None:
+    assert main(["generate", tiny, "--prompt", "hello", "--weights", "file"]) == 2
+    assert "weights 'file' are the formats of a GGUF file, and" in capsys.readouterr().err
+
+
 def interrupt_step(monkeypatch: pytest.MonkeyPatch, decoder: Any, number: int) -> None:
     """Let Ctrl-C arrive while the target runs its pass of this number."""
     passes = iter(range(1, 10_000))
