@@ -22,10 +22,10 @@ check: .venv/dev-installed  ## style, types, who may import whom
 # The module is built aside and stands in for the one of .venv. Python and torch are built without sanitizers:
 # the run-time library is loaded ahead of them, and what they leave behind at exit is not looked for.
 sanitize: .venv/dev-installed  ## tests of the native pass under the address and undefined-behaviour sanitizers
-	$(BIN)/pip install -q "cmake>=3.18" ninja "nanobind>=2.4"
-	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" \
-	  -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCMAKE_CXX_COMPILER="$(CXX)" -DOUTRIDER_SANITIZE=ON
-	$(BIN)/cmake --build build/sanitize
+	$(BIN)/pip install -q "cmake>=3.18" "nanobind>=2.4"
+	$(BIN)/cmake -S . -B build/sanitize -G "Unix Makefiles" -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" \
+	  -DCMAKE_CXX_COMPILER="$(CXX)" -DOUTRIDER_SANITIZE=ON
+	$(BIN)/cmake --build build/sanitize --parallel
 	OUTRIDER_CORE="$(CURDIR)/build/sanitize" OUTRIDER_FUZZ=10000 OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  $(BIN)/python -m pytest -q tests/native
