@@ -2,6 +2,8 @@
 PYTHON ?= python3
 # The CPU build of torch; set TORCH=torch where a CUDA build is wanted.
 TORCH ?= torch==2.13.0
+# How many random models and batches `make sanitize` tries.
+FUZZ ?= 10000
 BIN := .venv/bin
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/outrider/native/core/*)
 
@@ -26,7 +28,7 @@ sanitize: .venv/dev-installed  ## tests of the native pass under the address and
 	$(BIN)/cmake -S . -B build/sanitize -G "Unix Makefiles" -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" \
 	  -DCMAKE_CXX_COMPILER="$(CXX)" -DOUTRIDER_SANITIZE=ON
 	$(BIN)/cmake --build build/sanitize --parallel
-	OUTRIDER_CORE="$(CURDIR)/build/sanitize" OUTRIDER_FUZZ=10000 OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 \
+	OUTRIDER_CORE="$(CURDIR)/build/sanitize" OUTRIDER_FUZZ=$(FUZZ) OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  $(BIN)/python -m pytest -q tests/native
 
