@@ -2,10 +2,12 @@
 PYTHON ?= python3
 # The CPU build of torch; set TORCH=torch where a CUDA build is wanted.
 TORCH ?= torch==2.13.0
+# How many random models and batches `make sanitize` tries.
+FUZZ ?= 10000
 BIN := .venv/bin
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/outrider/native/core/*)
 
-.PHONY: demo test check fix bench clean
+.PHONY: demo test check sanitize fix bench clean
 
 demo: .venv/demo-installed  ## the main job on the embedded model
 	$(BIN)/outrider demo
@@ -18,6 +20,17 @@ check: .venv/dev-installed  ## style, types, who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py
+
+# The module is built aside and stands in for the one of .venv. Python and torch are built without sanitizers:
+# the run-time library is loaded ahead of them, and what they leave behind at exit is not looked for.
+sanitize: .venv/dev-installed  ## tests of the native pass under the address and undefined-behaviour sanitizers
+	$(BIN)/pip install -q "cmake>=3.18" "nanobind>=2.4"
+	$(BIN)/cmake -S . -B build/sanitize -G "Unix Makefiles" -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" \
+	  -DCMAKE_CXX_COMPILER="$(CXX)" -DOUTRIDER_SANITIZE=ON
+	$(BIN)/cmake --build build/sanitize --parallel
+	OUTRIDER_CORE="$(CURDIR)/build/sanitize" OUTRIDER_FUZZ=$(FUZZ) OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	  $(BIN)/python -m pytest -q tests/native
 
 fix: .venv/dev-installed  ## mend what can be mended by itself
 	$(BIN)/ruff check --fix .

@@ -18,13 +18,17 @@ def tiny_config(
     qk_norm: bool = False,
     bias: bool = False,
     context_limit: int = 2048,
+    hidden: int = 48,
+    inner: int = 80,
+    layers: int = 2,
+    vocab: int = 97,
 ) -> DecoderConfig:
     return DecoderConfig(
         family="llama",
-        vocab_size=97,
-        hidden_size=48,
-        intermediate_size=80,
-        layers=2,
+        vocab_size=vocab,
+        hidden_size=hidden,
+        intermediate_size=inner,
+        layers=layers,
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
@@ -34,7 +38,7 @@ def tiny_config(
         tied_embeddings=False,
         qkv_bias=bias,
         qk_norm=qk_norm,
-        windows=(window, None) if window else (),
+        windows=tuple((window, None)[layer % 2] for layer in range(layers)) if window else (),
     )
 
 

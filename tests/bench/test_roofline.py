@@ -100,7 +100,7 @@ def test_the_reader_reads_every_word_once(threads: int) -> None:
 def test_a_reader_of_nothing_is_refused() -> None:
     from outrider.native._core import Reader
 
-    for size, threads in ((0, 1), (64, 0)):
+    for size, threads in ((0, 1), (64, 0), (64, 100_000)):
         with pytest.raises(ValueError, match="must be"):
             Reader(size, threads)
 

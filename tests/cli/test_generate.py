@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from outrider.cli.main import main
+from outrider.native import why_missing
 
 Captured = pytest.CaptureFixture[str]
 
@@ -103,9 +105,33 @@ def test_show_with_json_leaves_stdout_to_the_document(tiny: str, capsys: Capture
 
 def test_a_prompt_beyond_the_context_is_refused(tiny: str, capsys: Captured) -> None:
     assert main(["generate", tiny, "--prompt", "x" * 600]) == 2
-    error = capsys.readouterr().err
+    error = capsys.readouterr().err.splitlines()[-1]  # after a note, where there is no native pass
     assert error.startswith("error: ")
     assert "600" in error
+
+
+def test_without_the_native_pass_one_line_says_that_the_slower_one_runs(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    words = ["generate", tiny, "--prompt", "hello", "--max-tokens", "5"]
+    monkeypatch.delenv("OUTRIDER_PASS", raising=False)
+    monkeypatch.setitem(sys.modules, "outrider.native._core", None)
+    assert main(words) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert notes == [
+        "note: running the slower PyTorch pass: it was not built (no C++ compiler at install time?)"
+    ]
+    monkeypatch.setenv("OUTRIDER_PASS", "native")
+    assert main(words) == 2
+    assert "error: the native pass cannot run here: it was not built" in capsys.readouterr().err
+    monkeypatch.setenv("OUTRIDER_PASS", "fast")
+    assert main(words) == 2
+    assert "OUTRIDER_PASS must be auto, native or pytorch, not 'fast'" in capsys.readouterr().err
+
+
+def test_the_formats_of_a_file_are_refused_for_safetensors(tiny: str, capsys: Captured) -> None:
+    assert main(["generate", tiny, "--prompt", "hello", "--weights", "file"]) == 2
+    assert "weights 'file' are the formats of a GGUF file, and" in capsys.readouterr().err
 
 
 def interrupt_step(monkeypatch: pytest.MonkeyPatch, decoder: Any, number: int) -> None:
@@ -162,7 +188,11 @@ def test_ctrl_c_stops_a_real_generation_at_once() -> None:
         "--show",
     ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "outrider", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "outrider", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OUTRIDER_PASS": "native" if why_missing() is None else "pytorch"},  # and no note
     )
     assert process.stderr is not None
     shown = ""

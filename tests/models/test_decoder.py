@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import lru_cache
+from typing import Any
 
 import pytest
 import torch
@@ -15,46 +16,26 @@ from outrider.errors import LoadError, UnknownNameError
 from outrider.loop.verify.pack import Part, pack
 from outrider.models.base import LoadedModel
 from outrider.models.decoder import Decoder
+from outrider.models.passes import Choice, build_decoder
 from outrider.models.toy import ToyTokenizer
+from outrider.native import why_missing
 from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree
-from tiny import RandomSource, tiny_config, tiny_decoder
+from pass_conformance import VARIANTS, check_rows, logits_alone
+from tiny import RandomSource, tiny_config
 
-VARIANTS = {
-    "grouped": {},
-    "one group": {"heads": 3, "kv_heads": 3},
-    "seven to one": {"heads": 7, "kv_heads": 1, "head_dim": 8},
-    "window": {"window": 13},
-    "qk-norm and biases": {"qk_norm": True, "bias": True},
-}
+IMPLEMENTATIONS = (
+    "pytorch",
+    pytest.param("native", marks=pytest.mark.skipif(why_missing() is not None, reason=str(why_missing()))),
+)
+"""Whatever runs the pass, the loop's text is the same; the native pass's own tests are in tests/native."""
 
 
 @lru_cache
-def decoder(variant: str, weights: str) -> Decoder:
-    return tiny_decoder(tiny_config(**VARIANTS[variant]), weights)
-
-
-def random_tree(chance: random.Random, nodes: int) -> DraftTree:
-    tokens = tuple(chance.randrange(97) for _ in range(nodes))
-    return DraftTree(tokens, tuple(chance.randint(-1, node - 1) for node in range(nodes)))
-
-
-def text_at(tree: DraftTree, node: int) -> list[int]:
-    path: list[int] = []
-    while node >= 0:
-        path.append(tree.tokens[node])
-        node = tree.parents[node]
-    return path[::-1]
-
-
-def logits_alone(model: Decoder, text: list[int]) -> torch.Tensor:
-    """Read the text as prompts are read (in pieces), then run its last token alone."""
-    cache = model.new_cache()
-    for start in range(0, len(text) - 1, 100):
-        piece = text[start : min(start + 100, len(text) - 1)]
-        model.forward(pack([Part(start, piece, DraftTree(), False)]), [cache])
-        cache.keep(range(len(piece)))
-    return model.forward(pack([Part(len(text) - 1, text[-1:], DraftTree(), True)]), [cache])[0]
+def decoder(variant: str, weights: str, implementation: str = "pytorch") -> Any:
+    config = tiny_config(**VARIANTS[variant])
+    choice = Choice(weights, torch.device("cpu"), implementation)
+    return build_decoder(config, RandomSource(config), choice)[0]
 
 
 @pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
@@ -64,36 +45,17 @@ def logits_alone(model: Decoder, text: list[int]) -> torch.Tensor:
 def test_a_row_is_the_same_bit_for_bit_alone_in_a_chain_in_a_tree_and_in_a_batch(
     variant: str, weights: str, seed: int
 ) -> None:
-    model, chance = decoder(variant, weights), random.Random(seed)
-    lengths = [chance.choice([1, 5, 40, 130, 505, 511, 512, 600]) for _ in range(chance.randint(1, 4))]
-    prompts = [[chance.randrange(97) for _ in range(length)] for length in lengths]
-    trees = [random_tree(chance, chance.randint(0, 20)) for _ in prompts]
-    if chance.random() < 0.5:
-        trees[0] = DraftTree.chain(trees[0].tokens)
-    caches = [model.new_cache() for _ in prompts]
-    parts = []
-    for prompt, tree, cache in zip(prompts, trees, caches, strict=True):
-        cached = chance.randint(0, len(prompt) - 1)
-        if cached:
-            model.forward(pack([Part(0, prompt[:cached], DraftTree(), False)]), [cache])
-            cache.keep(range(cached))
-        parts.append(Part(cached, prompt[cached:], tree, True))
-    logits = model.forward(pack(parts), caches)
-    row = 0
-    for prompt, tree in zip(prompts, trees, strict=True):
-        for node in chance.sample(range(-1, len(tree)), min(3, len(tree) + 1)):
-            alone = logits_alone(model, prompt + text_at(tree, node))
-            assert torch.equal(logits[row + 1 + node], alone)
-        row += 1 + len(tree)
+    check_rows(decoder(variant, weights), random.Random(seed), [1, 5, 40, 130, 505, 511, 512, 600])
 
 
 @pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_text_is_identical_with_random_trees_and_without(
-    variant: str, temperature: float, weights: str
+    implementation: str, variant: str, temperature: float, weights: str
 ) -> None:
-    model = LoadedModel("tiny", decoder(variant, weights), ToyTokenizer(97))
+    model = LoadedModel("tiny", decoder(variant, weights, implementation), ToyTokenizer(97))
     params = SamplingParams(temperature=temperature, seed=3, max_tokens=40, top_p=0.95)
     prompts = [[1, 2, 3], list(range(40)), [5] * 9]
     results = run(model, RandomTrees(4, vocab=97), prompts, params, budget=9)
@@ -127,9 +89,12 @@ class Oracle(RandomTrees):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_kept_branch_that_is_not_the_first_leaves_the_right_keys_behind(variant: str) -> None:
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_a_kept_branch_that_is_not_the_first_leaves_the_right_keys_behind(
+    implementation: str, variant: str
+) -> None:
     """A wrong position or a key of the first branch shows only from the next round on."""
-    model = LoadedModel("tiny", decoder(variant, "fp32"), ToyTokenizer(97))
+    model = LoadedModel("tiny", decoder(variant, "fp32", implementation), ToyTokenizer(97))
     params = SamplingParams(temperature=0.7, seed=3, max_tokens=60)
     prompts = [[1, 2, 3], [2, *range(40)], [3] * 500]
     texts = {p[0]: p + plain_tokens(model.target, p, params, 60) for p in prompts}

@@ -14,15 +14,9 @@ from outrider.models.config import DecoderConfig
 from outrider.models.decoder import Decoder
 from outrider.native.decoder import NativeDecoder
 from outrider.types import DraftTree
+from pass_conformance import VARIANTS, random_tree
 from tiny import RandomSource, tiny_config, tiny_decoder
 
-VARIANTS = {
-    "grouped": {},
-    "one group": {"heads": 3, "kv_heads": 3},
-    "seven to one": {"heads": 7, "kv_heads": 1, "head_dim": 8},
-    "window": {"window": 13},
-    "qk-norm and biases": {"qk_norm": True, "bias": True},
-}
 BOUNDS = {"fp32": 1e-5, "fp16": 1e-3, "bf16": 1e-3}
 """Largest difference from the PyTorch pass with the same weights, relative to the largest logit."""
 
@@ -32,11 +26,6 @@ def both(variant: str, weights: str) -> tuple[Decoder, NativeDecoder]:
     config: DecoderConfig = tiny_config(**VARIANTS[variant])
     native = NativeDecoder(config, RandomSource(config), weights=weights)
     return tiny_decoder(config, weights), native
-
-
-def random_tree(chance: random.Random, nodes: int) -> DraftTree:
-    tokens = tuple(chance.randrange(97) for _ in range(nodes))
-    return DraftTree(tokens, tuple(chance.randint(-1, node - 1) for node in range(nodes)))
 
 
 @pytest.mark.parametrize("weights", BOUNDS)

@@ -58,9 +58,14 @@ def build_decoder(
 
 
 def check_pass(name: str) -> str:
-    """Return the name of an implementation, with "auto" as the environment says; UnknownNameError else."""
+    """Return the name of an implementation, with "auto" as the environment says.
+
+    UnknownNameError for other names, OptionError where the environment holds one.
+    """
     if name == "auto":
         name = os.environ.get(VARIABLE) or "auto"
+        if name not in PASSES:
+            raise OptionError(f"{VARIABLE} must be {', '.join(PASSES[:-1])} or {PASSES[-1]}, not {name!r}")
     if name not in PASSES:
         raise UnknownNameError("pass", name, PASSES)
     return name

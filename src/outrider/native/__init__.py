@@ -8,5 +8,7 @@ def why_missing() -> str | None:
     try:
         import outrider.native._core  # noqa: F401
     except ImportError as error:
+        if error.name == f"{__name__}._core":
+            return "it was not built (no C++ compiler at install time?)"
         return str(error)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,9 +10,10 @@ import torch
 from torch import Tensor
 
 from outrider.cache.base import Cache
+from outrider.errors import UnknownNameError
 from outrider.models.base import Batch, PassOutput
 from outrider.models.config import DecoderConfig
-from outrider.models.decoder import check_layers
+from outrider.models.decoder import WEIGHTS, check_layers
 from outrider.models.rope import rotation
 from outrider.models.source import TensorSource
 from outrider.native import _core
@@ -39,6 +41,8 @@ class NativeDecoder:
         self.vocab_size = config.vocab_size
         self.context_limit = config.context_limit
         self.device = torch.device("cpu")
+        if weights not in WEIGHTS:
+            raise UnknownNameError("weights", weights, WEIGHTS)
         chosen = auto_weights(config, source) if weights == "auto" else weights
         packer = Packer(source, chosen, may_widen=weights == "auto")
         self._core = _core.make_decoder(
@@ -62,6 +66,7 @@ class NativeDecoder:
         self._core.set_top(embedding, packer.vector("model.norm.weight"), head)
         self._every_layer = tuple(range(config.layers))
         self._positions = 0
+        self._running = threading.Lock()
         self.notices = packer.notices
         self.parameters = packer.parameters
         self.weights = f"file ({', '.join(sorted(packer.kinds))})" if chosen == "file" else chosen
@@ -95,22 +100,23 @@ class NativeDecoder:
         assert len(own) == len(caches), "caches come from new_cache"
         every = self._every_layer if layers is None else tuple(layers)
         check_layers(every, captured, self.config.layers)
-        self._rotate_up_to(max(batch.positions, default=0))
         logits = np.empty((len(batch.wanted), self.vocab_size), np.float32)
         hidden = np.empty((len(captured), len(batch), self.config.hidden_size), np.float32)
-        self._core.run(
-            batch.tokens,
-            batch.positions,
-            batch.sequences,
-            batch.parents,
-            batch.wanted,
-            own,
-            torch.get_num_threads(),
-            logits,
-            every,
-            captured,
-            hidden,
-        )
+        with self._running:
+            self._rotate_up_to(max(batch.positions, default=0))
+            self._core.run(
+                batch.tokens,
+                batch.positions,
+                batch.sequences,
+                batch.parents,
+                batch.wanted,
+                own,
+                torch.get_num_threads(),
+                logits,
+                every,
+                captured,
+                hidden,
+            )
         return PassOutput(torch.from_numpy(logits), torch.from_numpy(hidden))
 
     def cancel(self) -> None:

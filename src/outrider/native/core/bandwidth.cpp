@@ -28,15 +28,15 @@ uint64_t sum_lines(const uint64_t* words, size_t lines) {
     return std::accumulate(first, first + kWords, std::accumulate(second, second + kWords, uint64_t(0)));
 }
 
-int positive(int threads) {
-    if (threads < 1) throw std::invalid_argument("threads must be positive");
+int checked(int threads) {
+    if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be from 1 to 1024");
     return threads;
 }
 
 }  // namespace
 
 Reader::Reader(size_t bytes, int threads)
-    : lines_((bytes + kLine - 1) / kLine), data_(lines_ * kLine), team_(positive(threads)), sums_(threads) {
+    : lines_((bytes + kLine - 1) / kLine), data_(lines_ * kLine), team_(checked(threads)), sums_(threads) {
     if (bytes == 0) throw std::invalid_argument("there must be bytes to read");
     std::fill_n(data_.as<uint64_t>(), lines_ * kWords, uint64_t(1));
 }

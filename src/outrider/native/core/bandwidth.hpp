@@ -10,7 +10,8 @@ namespace outrider {
 
 class Reader {
 public:
-    // Memory of its own, `bytes` rounded up to whole lines of 64; std::invalid_argument unless both are positive.
+    // Memory of its own, `bytes` rounded up to whole lines of 64; std::invalid_argument unless both are positive
+    // and the threads no more than 1024.
     Reader(size_t bytes, int threads);
 
     size_t bytes() const { return lines_ * kLine; }

@@ -83,6 +83,7 @@ Plan plan(const Batch& batch, const std::vector<Cache*>& caches, int vocab, int 
             p.paths[row].push_back(row - first);
         }
     }
+    if (batch.wanted.size() > size_t(1) << 24) refuse("at most 16777216 rows can be wanted");
     auto narrow = [](const std::vector<int64_t>& wide) { return std::vector<int>(wide.begin(), wide.end()); };
     for (int64_t row : batch.wanted)
         if (row < 0 || row >= p.rows) refuse("wanted row " + std::to_string(row) + " is not in the batch");

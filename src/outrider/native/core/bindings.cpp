@@ -22,6 +22,7 @@ using Floats1 = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::
 using Floats2 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
 using Order = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// What is written to is taken as it is, never converted: the results would land in a copy.
 using MutableFloats = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
 
 int narrow(size_t n) {
@@ -46,29 +47,55 @@ std::shared_ptr<Matrix> pack_raw(Bytes raw, int outputs, int inputs, const std::
     return shared(pack_blocks(raw.data(), raw.nbytes(), outputs, inputs, kind, order ? order->data() : nullptr, threads));
 }
 
-Vector vector_of(nb::dict parts, const char* name) {
-    if (!parts.contains(name) || parts[name].is_none()) return {};
-    const auto array = nb::cast<Floats1>(parts[name]);
-    return Vector(array.data(), array.data() + array.shape(0));
+const std::pair<const char*, Weights Layer::*> kMatrices[] = {
+    {"q", &Layer::q}, {"k", &Layer::k}, {"v", &Layer::v}, {"o", &Layer::o},
+    {"gate", &Layer::gate}, {"up", &Layer::up}, {"down", &Layer::down}};
+const std::pair<const char*, Vector Layer::*> kVectors[] = {
+    {"input_norm", &Layer::input_norm}, {"mlp_norm", &Layer::mlp_norm}, {"q_norm", &Layer::q_norm},
+    {"k_norm", &Layer::k_norm}, {"q_bias", &Layer::q_bias}, {"k_bias", &Layer::k_bias},
+    {"v_bias", &Layer::v_bias}, {"o_bias", &Layer::o_bias}, {"gate_bias", &Layer::gate_bias},
+    {"up_bias", &Layer::up_bias}, {"down_bias", &Layer::down_bias}};
+
+// Puts a part of a layer where its name says; a part that would not be honoured is refused.
+void put_part(Layer& layer, const std::string& name, nb::handle value) {
+    for (const auto& [known, member] : kMatrices)
+        if (name == known) {
+            if (!nb::try_cast(value, layer.*member)) throw std::invalid_argument(name + " must be a Matrix");
+            return;
+        }
+    for (const auto& [known, member] : kVectors)
+        if (name == known) {
+            Floats1 array;
+            if (value.is_none()) return;
+            if (!nb::try_cast(value, array)) throw std::invalid_argument(name + " must be an array of float32, [size]");
+            (layer.*member).assign(array.data(), array.data() + array.shape(0));
+            return;
+        }
+    throw std::invalid_argument("a layer has no part '" + name + "'");
 }
 
-Weights weights_of(nb::dict parts, const char* name) {
-    if (!parts.contains(name)) return {};
-    return nb::cast<std::shared_ptr<Matrix>>(parts[name]);
+void add_layer(Decoder& decoder, nb::dict parts, int window) {
+    Layer layer;
+    for (auto [name, value] : parts) put_part(layer, nb::cast<std::string>(name), value);
+    layer.window = window;
+    nb::gil_scoped_release release;
+    decoder.change([&](Model& model) { model.add_layer(std::move(layer)); });
 }
 
-void add_layer(Model& model, nb::dict parts, int window) {
-    Layer l;
-    l.q = weights_of(parts, "q"), l.k = weights_of(parts, "k"), l.v = weights_of(parts, "v");
-    l.o = weights_of(parts, "o"), l.gate = weights_of(parts, "gate"), l.up = weights_of(parts, "up");
-    l.down = weights_of(parts, "down");
-    l.input_norm = vector_of(parts, "input_norm"), l.mlp_norm = vector_of(parts, "mlp_norm");
-    l.q_norm = vector_of(parts, "q_norm"), l.k_norm = vector_of(parts, "k_norm");
-    l.q_bias = vector_of(parts, "q_bias"), l.k_bias = vector_of(parts, "k_bias");
-    l.v_bias = vector_of(parts, "v_bias"), l.o_bias = vector_of(parts, "o_bias");
-    l.gate_bias = vector_of(parts, "gate_bias"), l.up_bias = vector_of(parts, "up_bias");
-    l.down_bias = vector_of(parts, "down_bias"), l.window = window;
-    model.add_layer(std::move(l));
+void set_top(Decoder& decoder, std::shared_ptr<Matrix> embedding, Floats1 norm, std::shared_ptr<Matrix> head) {
+    nb::gil_scoped_release release;
+    decoder.change([&](Model& model) {
+        model.set_top(embedding, Vector(norm.data(), norm.data() + norm.shape(0)), head);
+    });
+}
+
+void set_rotation(Decoder& decoder, Floats2 cos, Floats2 sin) {
+    const size_t half = decoder.model().shape.dim / 2;
+    if (cos.shape(1) != half || sin.shape(1) != half || cos.shape(0) != sin.shape(0))
+        throw std::invalid_argument("cos and sin must be [positions, dim / 2]");
+    const int positions = narrow(cos.shape(0));
+    nb::gil_scoped_release release;
+    decoder.change([&](Model& model) { model.set_rotation(cos.data(), sin.data(), positions); });
 }
 
 std::unique_ptr<Decoder> make_decoder(int vocab, int hidden, int inner, int heads, int kv_heads, int dim, float eps,
@@ -103,6 +130,7 @@ void run(Decoder& decoder, std::vector<int64_t> tokens, std::vector<int64_t> pos
 
 NB_MODULE(_core, m) {
     m.doc() = "The decoder's whole pass in C++.";
+    nb::set_leak_warnings(false);  // a program may well end with a model still loaded
     nb::exception<Cancelled>(m, "Cancelled");
 
     nb::class_<Matrix>(m, "Matrix")
@@ -119,9 +147,10 @@ NB_MODULE(_core, m) {
                 if (output < 0 || output >= w.outputs || int(out.size()) != w.inputs)
                     throw std::invalid_argument("no such output, or out is not [inputs]");
                 w.read(output, out.data());
-            }, "output"_a, "out"_a);
+            }, "output"_a, "out"_a.noconvert());
     m.def("pack", &pack, "weights"_a, "format"_a, "threads"_a = 1);
-    m.def("pack_blocks", &pack_raw, "raw"_a, "outputs"_a, "inputs"_a, "format"_a, "order"_a = nb::none(), "threads"_a = 1);
+    m.def("pack_blocks", &pack_raw, "raw"_a.noconvert(), "outputs"_a, "inputs"_a, "format"_a,
+          "order"_a.noconvert() = nb::none(), "threads"_a = 1);
 
     nb::class_<Cache>(m, "Cache")
         .def(nb::init<int, int, int>(), "layers"_a, "kv_heads"_a, "dim"_a)
@@ -129,25 +158,20 @@ NB_MODULE(_core, m) {
         .def_prop_ro("nbytes", &Cache::bytes)
         .def("keep", &Cache::keep, "rows"_a)
         .def("truncate", &Cache::truncate, "length"_a)
-        .def("read", [](const Cache& cache, int layer, int head, int slot, MutableFloats key, MutableFloats value) {
+        .def("read", [](Cache& cache, int layer, int head, int slot, MutableFloats key, MutableFloats value) {
+                if (int(key.size()) != cache.dim() || int(value.size()) != cache.dim())
+                    throw std::invalid_argument("key and value must be [dim]");
                 cache.read(layer, head, slot, key.data(), value.data());
-            });
+            }, "layer"_a, "head"_a, "slot"_a, "key"_a.noconvert(), "value"_a.noconvert());
 
     nb::class_<Decoder>(m, "Decoder")
         .def_prop_ro("isa", [](const Decoder& d) { return d.kernels().name; })
-        .def("add_layer", [](Decoder& d, nb::dict parts, int window) { add_layer(d.model(), parts, window); },
-             "parts"_a, "window"_a = 0)
-        .def("set_top", [](Decoder& d, std::shared_ptr<Matrix> embedding, Floats1 norm, std::shared_ptr<Matrix> head) {
-                d.model().set_top(embedding, Vector(norm.data(), norm.data() + norm.shape(0)), head);
-            }, "embedding"_a, "norm"_a, "head"_a)
-        .def("set_rotation", [](Decoder& d, Floats2 cos, Floats2 sin) {
-                const size_t half = d.model().shape.dim / 2;
-                if (cos.shape(1) != half || sin.shape(1) != half || cos.shape(0) != sin.shape(0))
-                    throw std::invalid_argument("cos and sin must be [positions, dim / 2]");
-                d.model().set_rotation(cos.data(), sin.data(), narrow(cos.shape(0)));
-            }, "cos"_a, "sin"_a)
+        .def("add_layer", &add_layer, "parts"_a, "window"_a = 0)
+        .def("set_top", &set_top, "embedding"_a, "norm"_a, "head"_a)
+        .def("set_rotation", &set_rotation, "cos"_a, "sin"_a)
         .def("run", &run, "tokens"_a, "positions"_a, "sequences"_a, "parents"_a, "wanted"_a, "caches"_a, "threads"_a,
-             "logits"_a, "layers"_a = nb::none(), "captured"_a = std::vector<int>(), "hidden"_a = nb::none())
+             "logits"_a.noconvert(), "layers"_a = nb::none(), "captured"_a = std::vector<int>(),
+             "hidden"_a.noconvert() = nb::none())
         .def("cancel", &Decoder::cancel);
     m.def("make_decoder", &make_decoder, "vocab"_a, "hidden"_a, "inner"_a, "heads"_a, "kv_heads"_a, "dim"_a, "eps"_a,
           "isa"_a = nb::none());

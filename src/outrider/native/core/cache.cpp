@@ -4,17 +4,31 @@
 #include <string>
 
 namespace outrider {
+namespace {
+
+// A call from outside has the cache to itself.
+class Claim {
+public:
+    explicit Claim(Cache& cache) : cache_(cache) {
+        if (!cache.claim()) throw std::runtime_error("the cache is in use by a running pass");
+    }
+    ~Claim() { cache_.release(); }
+
+private:
+    Cache& cache_;
+};
+
+}  // namespace
 
 Cache::Cache(int layers, int kv_heads, int dim) : layers_(layers), kv_heads_(kv_heads), dim_(dim) {
     if (layers < 1 || kv_heads < 1 || dim < 1) throw std::invalid_argument("a cache needs layers, heads and a size");
-}
-
-void Cache::refuse_when_busy() const {
-    if (busy) throw std::runtime_error("the cache is in use by a running pass");
+    constexpr int kMost = 1 << 16;  // of each: the bytes of a page then fit 64 bits
+    if (layers > kMost || kv_heads > kMost || dim > kMost)
+        throw std::invalid_argument("a cache takes at most 65536 layers, heads and values of a head");
 }
 
 void Cache::keep(const std::vector<int>& rows) {
-    refuse_when_busy();
+    const Claim claim(*this);
     int last = -1;
     for (int row : rows) {
         if (row < 0 || row >= pending_ || parents_[row] != last)
@@ -29,7 +43,7 @@ void Cache::keep(const std::vector<int>& rows) {
 }
 
 void Cache::truncate(int length) {
-    refuse_when_busy();
+    const Claim claim(*this);
     if (length < 0 || length > length_)
         throw std::invalid_argument("cannot truncate to " + std::to_string(length) + " of " + std::to_string(length_) +
                                     " tokens");
@@ -58,9 +72,14 @@ void Cache::store(int layer, int head, int slot, const float* key, const float* 
     for (int d = 0; d < dim_; ++d) values[d] = value[d];
 }
 
-void Cache::read(int layer, int head, int slot, float* key, float* value) const {
+void Cache::read(int layer, int head, int slot, float* key, float* value) {
+    const Claim claim(*this);
     if (layer < 0 || layer >= layers_ || head < 0 || head >= kv_heads_ || slot < 0 || slot >= length_ + pending_)
         throw std::invalid_argument("no such slot");
+    load(layer, head, slot, key, value);
+}
+
+void Cache::load(int layer, int head, int slot, float* key, float* value) const {
     const float* base = page_starts_[slot / kSlots] + offset(layer, head);
     const int place = slot % kSlots;
     const float* keys = base + size_t(place / kLanes) * kLanes * dim_ + place % kLanes;
@@ -72,7 +91,7 @@ void Cache::copy_slot(int from, int to) {
     std::vector<float> key(dim_), value(dim_);
     for (int layer = 0; layer < layers_; ++layer)
         for (int head = 0; head < kv_heads_; ++head) {
-            read(layer, head, from, key.data(), value.data());
+            load(layer, head, from, key.data(), value.data());
             store(layer, head, to, key.data(), value.data());
         }
 }

@@ -19,7 +19,8 @@ public:
         return layers == layers_ && kv_heads == kv_heads_ && dim == dim_;
     }
 
-    // Commits pending rows, a path from the root down, and drops the rest; std::invalid_argument otherwise.
+    // Commits pending rows, a path from the root down, and drops the rest; std::invalid_argument otherwise, and
+    // nothing is changed. std::runtime_error while somebody else has the cache, here and in truncate and read.
     void keep(const std::vector<int>& rows);
     void truncate(int length);
 
@@ -28,20 +29,24 @@ public:
     void drop() { pending_ = 0; }
     // Writes one head's key and value, [dim] each, into a slot.
     void store(int layer, int head, int slot, const float* key, const float* value);
-    void read(int layer, int head, int slot, float* key, float* value) const;
+    // Reads them back, for a caller from outside; std::invalid_argument where there is no such slot.
+    void read(int layer, int head, int slot, float* key, float* value);
+    int dim() const { return dim_; }
     Keys keys(int layer, int head) const;
 
-    // True while a pass writes here; nobody else may.
-    std::atomic<bool> busy{false};
+    // Claims the cache for one user, a pass or a call from outside; false where it is taken.
+    bool claim() { return !busy_.exchange(true); }
+    void release() { busy_ = false; }
 
 private:
     int width() const { return round_up(dim_, kLanes); }
     size_t head_floats() const { return size_t(kSlots) * (dim_ + width()); }
     size_t page_floats() const { return head_floats() * layers_ * kv_heads_; }
     size_t offset(int layer, int head) const { return (size_t(layer) * kv_heads_ + head) * head_floats(); }
+    void load(int layer, int head, int slot, float* key, float* value) const;
     void copy_slot(int from, int to);
-    void refuse_when_busy() const;
 
+    std::atomic<bool> busy_{false};
     int layers_, kv_heads_, dim_;
     int length_ = 0, pending_ = 0;
     std::vector<int> parents_;  // of the pending rows, −1 for what follows the committed ones

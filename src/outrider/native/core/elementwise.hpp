@@ -80,14 +80,14 @@ void quantise(const float* x, int stride, int32_t* pairs, float* scale, float* s
     int32_t n[32];
     store(n, round_int(mul(a, inverse)));
     store(n + 16, round_int(mul(b, inverse)));
-    int32_t total = 0;
+    uint32_t total = 0;  // wraps where a value is not finite
     for (int i = 0; i < 16; ++i) {
         const int32_t low = n[2 * i], high = n[2 * i + 1];
-        total += low + high;
+        total += uint32_t(low) + uint32_t(high);
         pairs[i * stride] = int32_t(uint32_t(high) << 16 | (uint32_t(low) & 0xFFFF));
     }
     *scale = most / 32767.0f + poison;
-    *sum = *scale * float(total);
+    *sum = *scale * float(int32_t(total));
 }
 
 void to_half(const float* x, uint16_t* out) { store_half(out, load(x)); }

@@ -27,6 +27,9 @@ void check(Vector& vector, const char* name, int size, bool needed) {
 Model::Model(const Shape& s) : shape(s) {
     if (s.vocab < 1 || s.hidden < 1 || s.inner < 1 || s.heads < 1 || s.kv_heads < 1 || s.dim < 2)
         throw std::invalid_argument("every size of a model must be positive");
+    constexpr int64_t kMost = 1 << 26;  // of each, and of the widths they make: sums of a few of them fit an int
+    for (int64_t size : {int64_t(s.vocab), int64_t(s.hidden), int64_t(s.inner), int64_t(s.heads) * s.dim})
+        if (size > kMost) throw std::invalid_argument("a size of the model is over 67108864");
     if (s.heads % s.kv_heads) throw std::invalid_argument("heads must be a multiple of kv_heads");
     if (s.dim % 2) throw std::invalid_argument("a head's size must be even");
 }

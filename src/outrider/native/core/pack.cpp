@@ -40,12 +40,15 @@ void pack_half(const float* row, int lane, const Kernels& kernels, const Matrix&
 
 void pack_int8(const float* row, int lane, const Matrix& m, uint8_t* panel) {
     float most = 0;
-    for (int k = 0; k < m.inputs; ++k) most = std::max(most, std::fabs(row[k]));
+    for (int k = 0; k < m.inputs; ++k)  // a value that is not a number spoils its output, as it should
+        most = row[k] == row[k] ? std::max(most, std::fabs(row[k])) : row[k];
     const float scale = std::max(most, 1e-12f) / 127;
     reinterpret_cast<float*>(panel)[lane] = scale;
     uint8_t* bytes = panel + 64;
-    for (int k = 0; k < m.inputs; ++k)
-        bytes[size_t(k / 2) * 32 + 2 * lane + k % 2] = uint8_t(int8_t(round_even(row[k] / scale)));
+    for (int k = 0; k < m.inputs; ++k) {
+        const float n = round_even(row[k] / scale);
+        bytes[size_t(k / 2) * 32 + 2 * lane + k % 2] = n == n ? uint8_t(int8_t(n)) : 0;
+    }
 }
 
 template <class Row> Matrix pack_rows(int outputs, int inputs, Format format, int threads, Row row_of) {

@@ -35,10 +35,10 @@ constexpr int kCacheFloats = 1 << 17;  // activations that stay near while a pan
 class Pass {
 public:
     Pass(const Model& model, const Kernels& kernels, const Plan& plan, const std::vector<Cache*>& caches,
-         const Options& options, std::vector<Buffer>& space, Team& team, const std::atomic<bool>& cancelled,
+         const Options& options, std::vector<Buffer>& space, Team& team, const std::atomic<State>& state,
          float* logits, float* hidden)
         : model_(model), s_(model.shape), kernels_(kernels), plan_(plan), caches_(caches), options_(options),
-          team_(team), cancelled_(cancelled), logits_(logits), hidden_(hidden),
+          team_(team), state_(state), logits_(logits), hidden_(hidden),
           q_width_(round_up(s_.heads * s_.dim, kLanes)), k_width_(round_up(s_.kv_heads * s_.dim, kLanes)),
           x_stride_(round_up(s_.hidden, kBlock)), qkv_stride_(q_width_ + 2 * k_width_ + kLanes),
           attended_stride_(round_up(s_.heads * s_.dim, kBlock)), inner_stride_(round_up(s_.inner, kBlock)), stage_(team.size()), pieces_(team.size()) {
@@ -52,14 +52,15 @@ public:
         for (size_t i = 0; i < std::size(floats); ++i) grow(space[i], floats[i] * sizeof(float));
         x_ = space[0].as<float>(), qkv_ = space[1].as<float>(), attended_ = space[2].as<float>();
         inner_ = space[3].as<float>(), scratch_ = space[4].as<float>();
-        acts_ = Activations(&space[std::size(floats)], rows, widest, kernels);
+        const size_t most = std::max(rows, plan.wanted.size());  // a row may be wanted twice
+        acts_ = Activations(&space[std::size(floats)], most, widest, kernels);
         for (int row = 0; row < plan.rows; ++row) all_.push_back(row);
     }
 
     void run(int thread) {
         embed(thread);
         for (size_t i = 0; i < options_.layers.size(); ++i) {
-            if (thread == 0) stop_ = cancelled_.load();
+            if (thread == 0) stop_ = state_.load() == State::Cancelled;
             team_.meet();
             if (stop_) return;
             const int index = options_.layers[i];
@@ -268,7 +269,7 @@ private:
     const std::vector<Cache*>& caches_;
     const Options& options_;
     Team& team_;
-    const std::atomic<bool>& cancelled_;
+    const std::atomic<State>& state_;
     float *logits_, *hidden_;
     const int q_width_, k_width_, x_stride_, qkv_stride_, attended_stride_, inner_stride_;
     int scratch_stride_;
@@ -288,7 +289,7 @@ class Hold {
 public:
     explicit Hold(const std::vector<Cache*>& caches) {
         for (Cache* cache : caches) {
-            if (cache->busy.exchange(true)) {
+            if (!cache->claim()) {
                 release();
                 throw std::invalid_argument("a cache is given twice, or is in use by another pass");
             }
@@ -299,9 +300,19 @@ public:
 
 private:
     void release() {
-        for (Cache* cache : held_) cache->busy = false;
+        for (Cache* cache : held_) cache->release();
     }
     std::vector<Cache*> held_;
+};
+
+// From its first check on a pass can be cancelled.
+class Running {
+public:
+    explicit Running(std::atomic<State>& state) : state_(state) { state_ = State::Running; }
+    ~Running() { state_ = State::Idle; }
+
+private:
+    std::atomic<State>& state_;
 };
 
 void check_layers(const std::vector<int>& layers, int count, const char* what) {
@@ -321,30 +332,34 @@ Decoder::Decoder(Model model, const Kernels& kernels) : model_(std::move(model))
 void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const Options& options, int threads,
                   float* logits, float* hidden) {
     std::lock_guard<std::mutex> lock(mutex_);
+    const Running running(state_);
     model_.check_complete();
     const Shape& s = model_.shape;
     const int layers = int(model_.layers.size());
     check_layers(options.layers, layers, "layer");
     check_layers(options.captured, layers, "captured layer");
+    for (int layer : options.captured)
+        if (std::find(options.layers.begin(), options.layers.end(), layer) == options.layers.end())
+            throw std::invalid_argument("captured layer " + std::to_string(layer) + " is not run");
     if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be from 1 to 1024");
     for (const Cache* cache : caches)
         if (!cache->fits(layers, s.kv_heads, s.dim)) throw std::invalid_argument("a cache is of another model");
     const Hold hold(caches);
     const Plan layout = plan(batch, caches, s.vocab, model_.positions, s.heads / s.kv_heads, kernels_);
-    for (size_t i = 0; i < caches.size(); ++i) {
-        std::vector<int> parents;
-        for (int row = layout.first[i]; row < layout.rows && layout.sequences[row] == int(i); ++row)
-            parents.push_back(layout.parents[row] < 0 ? -1 : layout.parents[row] - layout.first[i]);
-        caches[i]->reserve(std::move(parents));
-    }
-    if (team_ && !team_->alive()) team_.reset();
-    if (!team_ || team_->size() != threads) team_ = std::make_unique<Team>(threads);
-    cancelled_ = false;
-    Pass pass(model_, kernels_, layout, caches, options, space_, *team_, cancelled_, logits, hidden);
-    team_->run([&](int thread) { pass.run(thread); });
-    if (pass.stopped()) {
+    try {
+        for (size_t i = 0; i < caches.size(); ++i) {
+            std::vector<int> parents;
+            for (int row = layout.first[i]; row < layout.rows && layout.sequences[row] == int(i); ++row)
+                parents.push_back(layout.parents[row] < 0 ? -1 : layout.parents[row] - layout.first[i]);
+            caches[i]->reserve(std::move(parents));
+        }
+        if (!team_ || !team_->alive() || team_->size() != threads) team_.reset(new Team(threads));
+        Pass pass(model_, kernels_, layout, caches, options, space_, *team_, state_, logits, hidden);
+        team_->run([&](int thread) { pass.run(thread); });
+        if (pass.stopped()) throw Cancelled();
+    } catch (...) {
         for (Cache* cache : caches) cache->drop();
-        throw Cancelled();
+        throw;
     }
 }
 

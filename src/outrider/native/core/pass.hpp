@@ -19,28 +19,38 @@ struct Options {
     std::vector<int> captured;  // after which of them the hidden states are wanted
 };
 
+enum class State { Idle, Running, Cancelled };
+
 class Decoder {
 public:
     Decoder(Model model, const Kernels& kernels);
 
     const Model& model() const { return model_; }
-    Model& model() { return model_; }
+    // Calls change(model) while no pass runs.
+    template <class Change> void change(Change change) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        change(model_);
+    }
     const Kernels& kernels() const { return kernels_; }
 
     // Writes logits [wanted][vocab] and hidden states [captured][rows][hidden]. The rows become pending in the
-    // caches; after an error or a cancelled pass nothing is pending.
+    // caches. std::invalid_argument for what does not fit, and the caches are as they were; where a pass that
+    // has begun fails or is cancelled, nothing is pending in them.
     void run(const Batch& batch, const std::vector<Cache*>& caches, const Options& options, int threads,
              float* logits, float* hidden);
-    // Stops a pass that is running, at its next layer.
-    void cancel() { cancelled_ = true; }
+    // Stops a pass that is running, at its next layer; without one, does nothing.
+    void cancel() {
+        State running = State::Running;
+        state_.compare_exchange_strong(running, State::Cancelled);
+    }
 
 private:
     Model model_;
     const Kernels& kernels_;
     std::mutex mutex_;
-    std::unique_ptr<Team> team_;
+    std::unique_ptr<Team, Team::Dismiss> team_;
     std::vector<Buffer> space_;
-    std::atomic<bool> cancelled_{false};
+    std::atomic<State> state_{State::Idle};
 };
 
 }  // namespace outrider

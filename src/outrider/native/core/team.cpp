@@ -30,14 +30,17 @@ constexpr auto kAwake = std::chrono::microseconds(200);  // after a pass, before
 }  // namespace
 
 Team::Team(int size) : size_(size), process_(this_process()) {
-    for (int t = 1; t < size; ++t) threads_.emplace_back([this, t] { wait_for_work(t); });
+    try {
+        for (int t = 1; t < size; ++t) threads_.emplace_back([this, t] { wait_for_work(t); });
+    } catch (...) {  // the system has no more threads to give
+        stop();
+        throw;
+    }
 }
 
-Team::~Team() {
-    if (!alive()) {  // after a fork there is nobody to join
-        for (auto& thread : threads_) thread.detach();
-        return;
-    }
+Team::~Team() { stop(); }
+
+void Team::stop() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         stop_ = true;

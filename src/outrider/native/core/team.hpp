@@ -15,6 +15,13 @@ class Team {
 public:
     explicit Team(int size);
     ~Team();
+    // Deletes a team of this process. One from before a fork is left where it is: its threads are gone, and a
+    // condition variable waits for its waiters before it can be destroyed.
+    struct Dismiss {
+        void operator()(Team* team) const {
+            if (team->alive()) delete team;
+        }
+    };
     Team(const Team&) = delete;
 
     int size() const { return size_; }
@@ -26,6 +33,7 @@ public:
     void meet();
 
 private:
+    void stop();
     void wait_for_work(int thread);
 
     const int size_;
