@@ -134,7 +134,7 @@ def pays(chances: Sequence[float], cost: float) -> bool:
         return True
     survival = list(itertools.accumulate(chances, operator.mul))
     following: float = survival[-1] ** ((drafted + 1) / drafted)
-    return following * (1 + drafted * cost) > cost * (1 + sum(survival))
+    return bool(following * (1 + drafted * cost) > cost * (1 + sum(survival)))
 
 
 def relative_cost(draft: Target, target: Target) -> float:
