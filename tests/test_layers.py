@@ -86,7 +86,7 @@ def test_a_file_imports_only_from_rooms_that_are_open_to_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", files(), ids=module_of)
-def test_transformers_is_imported_only_by_the_adapters_and_the_peer_benchmark(path: Path) -> None:
+def test_other_engines_are_imported_only_by_the_adapters_and_the_peer_benchmark(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = {
         (node.module if isinstance(node, ast.ImportFrom) else alias.name) or ""
@@ -94,5 +94,8 @@ def test_transformers_is_imported_only_by_the_adapters_and_the_peer_benchmark(pa
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
-    if any(name.split(".")[0] == "transformers" for name in imported):
-        assert module_of(path).startswith(("models.", "bench.peers"))
+    packages = {name.split(".")[0] for name in imported}
+    if "transformers" in packages:
+        assert module_of(path).startswith(("models.", "bench.peers."))
+    if "cyllama" in packages:
+        assert module_of(path).startswith("bench.peers.")

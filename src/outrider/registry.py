@@ -72,6 +72,15 @@ FAMILIES = Table(
     },
 )
 
+PEERS = Table(
+    "peer",
+    "peers",
+    {
+        "transformers": "outrider.bench.peers.transformers:TransformersPeer",
+        "llama.cpp": "outrider.bench.peers.llama_cpp:LlamaCppPeer",
+    },
+)
+
 SUITES = Table(
     "suite",
     "suites",

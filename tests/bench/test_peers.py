@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from outrider.bench.peers import TransformersPeer, from_tensors
+import outrider.bench.peers.transformers as module
+from outrider.bench.peers.transformers import TransformersPeer, from_tensors
+from outrider.errors import CapabilityError, OptionError
+from outrider.models.config import DecoderConfig
 from outrider.models.source import StateDictSource
 from outrider.registry import FAMILIES
 from outrider.sampling.params import SamplingParams
@@ -79,3 +85,35 @@ def test_a_peer_stops_at_end_tokens_unless_they_are_ignored_and_at_the_context()
     assert stopped.finish_reason == "stop"
     ignoring = peer.generate([1, 2, 3, 4], SamplingParams(max_tokens=50, ignore_eos=True))
     assert ignoring.completion_tokens == 8
+
+
+def test_transformers_takes_no_weights_after_its_name() -> None:
+    with pytest.raises(OptionError, match=r"float32 only; drop ':f16'"):
+        TransformersPeer.build("demo", SimpleNamespace(), "f16")  # type: ignore[arg-type]
+
+
+class LeanTarget:
+    """Another implementation of the lean decoder: a configuration, and nothing else in common."""
+
+    context_limit = 128
+
+    def __init__(self, config: DecoderConfig) -> None:
+        self.config = config
+
+
+def test_any_target_with_a_decoder_configuration_is_built_from_its_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = random_model("llama")
+    config = FAMILIES.load("llama").from_hf(model.config.to_dict())
+    monkeypatch.setattr(module, "locate", lambda name: tmp_path / name)
+    monkeypatch.setattr(module, "GGUFFile", lambda path: path)
+    monkeypatch.setattr(module, "_gguf_source", lambda file, config: StateDictSource(model.state_dict()))
+    loaded = SimpleNamespace(target=LeanTarget(config), tokenizer=EndsAt())
+    peer = TransformersPeer.build("model.gguf", loaded, None)  # type: ignore[arg-type]
+    params = SamplingParams(max_tokens=5)
+    own = TransformersPeer(model, EndsAt(), 128).generate([1, 2, 3], params)
+    assert peer.generate([1, 2, 3], params).token_ids == own.token_ids
+    loaded.target.config = None
+    with pytest.raises(CapabilityError, match=r"cannot read model.gguf"):
+        TransformersPeer.build("model.gguf", loaded, None)  # type: ignore[arg-type]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from outrider.engine.result import Result
-from outrider.errors import OptionError, UnknownNameError
+from outrider.errors import OptionError
+from outrider.registry import PEERS
 from outrider.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
     from outrider.llm import LLM
 
 BASELINE = "none"
-PEERS = ("transformers",)
 
 
 class Contestant(Protocol):
@@ -49,17 +49,22 @@ def contestants(
 ) -> list[Contestant]:
     """Return plain decoding first, then each drafter and each peer once.
 
-    `model` is the name that `llm` was loaded by; peers load it again. UnknownNameError for a peer that is
-    not known, OptionError where it cannot run these parameters.
+    `model` is the name that `llm` was loaded by; peers load it again. A peer may say which weights it is to
+    use, after a colon. UnknownNameError for one that is not known, OptionError where it cannot run these
+    parameters.
     """
+    check_peers(peers, params)
     names = list(dict.fromkeys([BASELINE, *drafters]))
     runners: list[Contestant] = [DrafterContestant(name, llm.using(drafter=name)) for name in names]
     for peer in peers:
-        if peer not in PEERS:
-            raise UnknownNameError("peer", peer, PEERS)
+        name, colon, weights = peer.partition(":")
+        runners.append(PEERS.load(name).build(model, llm.model, weights if colon else None))
+    return runners
+
+
+def check_peers(peers: Sequence[str], params: SamplingParams) -> None:
+    """Check names and parameters before anything is loaded; errors as in `contestants`."""
+    for peer in peers:
+        PEERS[peer.partition(":")[0]]
         if not params.greedy:
             raise OptionError(f"--peer {peer} runs at --temperature 0 only: its random draws are its own")
-        from outrider.bench.peers import TransformersPeer
-
-        runners.append(TransformersPeer.build(model, llm.model))
-    return runners

@@ -7,6 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,12 +16,15 @@ from typing import Any
 from outrider.models.base import LoadedModel
 
 
-def provenance(model: LoadedModel) -> dict[str, Any]:
-    """Return what produced a result: command, date, versions, machine, and the model with its details."""
+def provenance(model: LoadedModel, program: Sequence[str] = ("outrider",)) -> dict[str, Any]:
+    """Return what produced a result: command, date, versions, machine, and the model with its details.
+
+    `program` is what stands before the arguments in the command.
+    """
     import torch
 
     return {
-        "command": shlex.join(["outrider", *map(_shortened, sys.argv[1:])]),
+        "command": shlex.join([*program, *map(_shortened, sys.argv[1:])]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "outrider": {"version": _version("outrider"), "commit": _commit()},
         "versions": {
@@ -28,6 +32,7 @@ def provenance(model: LoadedModel) -> dict[str, Any]:
             "torch": _version("torch"),
             "numpy": _version("numpy"),
             "transformers": _version("transformers"),
+            "cyllama": _version("cyllama"),
         },
         "machine": {
             "processor": _processor(),

@@ -51,7 +51,7 @@ def run(
     ] = "none,suffix",
     peer: Annotated[
         list[str] | None,
-        typer.Option("--peer", metavar="NAME", help="Run another engine on the same prompts: transformers."),
+        typer.Option("--peer", metavar="NAME[:WEIGHTS]", help=options.PEER_HELP),
     ] = None,
     rule: options.Rule = "auto",
     budget: options.Budget = None,
@@ -86,7 +86,10 @@ def run(
     params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
     _check_out(out)
 
-    from outrider.bench.contestants import contestants
+    from outrider.bench.contestants import check_peers, contestants
+
+    check_peers(peers, params)
+
     from outrider.bench.provenance import provenance
     from outrider.bench.result import bench_document
     from outrider.bench.run import run_suite

@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
-from outrider.registry import DRAFTERS, RULES
+from outrider.registry import DRAFTERS, PEERS, RULES
 
 DRAFTER_HELP = f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH)."
+PEER_HELP = (
+    f"Run another engine on the same prompts: {', '.join(PEERS)}; "
+    "llama.cpp takes weights after a colon (llama.cpp:f16). May be given several times."
+)
 
 Model = Annotated[
     str,

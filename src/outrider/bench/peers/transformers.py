@@ -1,25 +1,21 @@
-"""Other engines on the same prompts and weights, to know where plain decoding stands."""
+"""transformers' own `generate`, greedy, in float32."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import torch
 
-from outrider.engine.result import Origin, Result, Speculation, Timing
-from outrider.errors import CapabilityError, LoadError
+from outrider.bench.peers.base import TokenClock, end_tokens, most_tokens, peer_result
+from outrider.engine.result import Result
+from outrider.errors import CapabilityError, LoadError, OptionError
 from outrider.models.base import LoadedModel, Tokenizer
 from outrider.models.config import DecoderConfig
-from outrider.models.decoder import Decoder
 from outrider.models.gguf_file import GGUFFile
 from outrider.models.load import families
 from outrider.models.locate import locate
 from outrider.models.source import GGUFSource, TensorSource
 from outrider.sampling.params import SamplingParams
-from outrider.types import Guarantee
-
-NAN = float("nan")
 
 
 class TransformersPeer:
@@ -31,98 +27,60 @@ class TransformersPeer:
         self._model, self._tokenizer, self._context_limit = model, tokenizer, context_limit
 
     @classmethod
-    def build(cls, name: str, loaded: LoadedModel) -> TransformersPeer:
-        """Load the model called `name` once more, into transformers.
+    def build(cls, model: str, loaded: LoadedModel, weights: str | None) -> TransformersPeer:
+        """Load the model called `model` once more, into transformers.
 
-        LoadError where transformers is not installed; CapabilityError for a GGUF file that the lean decoder
-        does not run.
+        LoadError where transformers is not installed; OptionError where weights are asked for;
+        CapabilityError for a GGUF file that the lean decoder does not run.
         """
+        if weights is not None:
+            raise OptionError(f"--peer transformers runs in float32 only; drop ':{weights}'")
         try:
             import transformers
         except ImportError as error:
             raise LoadError('--peer transformers needs transformers: pip install "outrider[hf]"') from error
         transformers.utils.logging.disable_progress_bar()
-        path = locate(name)
+        path = locate(model)
+        config = getattr(loaded.target, "config", None)
         if path.is_dir():
-            model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
-        elif isinstance(loaded.target, Decoder):
-            file = GGUFFile(path)
-            config = loaded.target.config
-            model = from_tensors(config, _gguf_source(file, config))
+            built = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        elif isinstance(config, DecoderConfig):
+            built = from_tensors(config, _gguf_source(GGUFFile(path), config))
         else:
             raise CapabilityError(
                 f"--peer transformers cannot read {path.name}; give a Hugging Face directory"
             )
-        return cls(model.eval(), loaded.tokenizer, loaded.target.context_limit)
+        return cls(built.eval(), loaded.tokenizer, loaded.target.context_limit)
 
     @torch.inference_mode()
     def generate(self, prompt: list[int], params: SamplingParams) -> Result:
         """Return the result for one prompt; decode time runs from its first token to its last."""
-        assert params.greedy
-        assert params.max_tokens is not None
-        assert not params.stop, "stop strings are not part of a benchmark"
-        ends = sorted({*params.stop_token_ids, *(() if params.ignore_eos else self._tokenizer.eos_ids)})
-        clock = _TokenClock()
+        count = most_tokens(prompt, params, self._context_limit)
+        clock = TokenClock()
         output = self._model.generate(
             torch.tensor([prompt]),
             attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-            max_new_tokens=min(params.max_tokens, self._context_limit - len(prompt)),
+            max_new_tokens=count,
             do_sample=False,
-            eos_token_id=ends or None,
+            eos_token_id=sorted(end_tokens(self._tokenizer, params)) or None,
             pad_token_id=0,
-            streamer=clock,
+            streamer=_ClockStreamer(clock),
         )
-        tokens = tuple(int(token) for token in output[0, len(prompt) :])
-        return self._result(prompt, tokens, tokens[-1] in ends, clock, params)
-
-    def _result(
-        self,
-        prompt: list[int],
-        tokens: tuple[int, ...],
-        stopped: bool,
-        clock: _TokenClock,
-        params: SamplingParams,
-    ) -> Result:
-        arrivals = clock.arrivals
-        return Result(
-            text=self._tokenizer.decode(tokens),
-            token_ids=tokens,
-            origins=(Origin.PLAIN,) * len(tokens),
-            finish_reason="stop" if stopped else "length",
-            prompt_tokens=len(prompt),
-            seed=params.seed or 0,
-            timing=Timing(
-                prefill_seconds=arrivals[0] - clock.started,
-                decode_seconds=arrivals[-1] - arrivals[0],
-                decode_tokens=len(arrivals) - 1,
-                target_seconds=NAN,
-                decode_target_seconds=NAN,
-                draft_seconds=0.0,
-            ),
-            speculation=Speculation(
-                drafter=self.name,
-                rule="greedy",
-                guarantee=Guarantee.SAME_LAW,
-                passes=len(tokens),
-                drafted=0,
-                accepted=0,
-                tokens=len(tokens),
-            ),
-        )
+        tokens = [int(token) for token in output[0, len(prompt) :]]
+        return peer_result(self.name, self._tokenizer, prompt, tokens, clock, params)
 
 
-class _TokenClock:
+class _ClockStreamer:
     """A streamer of transformers that only notes when each token came."""
 
-    def __init__(self) -> None:
-        self.started = time.perf_counter()
-        self.arrivals: list[float] = []
+    def __init__(self, clock: TokenClock) -> None:
+        self._clock = clock
         self._prompt_seen = False
 
     def put(self, value: Any) -> None:
         """Take new tokens; the first call brings the prompt."""
         if self._prompt_seen:
-            self.arrivals.append(time.perf_counter())
+            self._clock.tick()
         self._prompt_seen = True
 
     def end(self) -> None:
