@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "interleave.hpp"
+
 namespace outrider {
 namespace {
 
@@ -53,15 +55,25 @@ void Activations::pack_row(const float* x, int inputs, int row, int first, int e
     for (int block = 0; block < inputs / kBlock; ++block) pack_block(x, block, inputs, row, first, end, floats, blocks);
 }
 
+void Activations::pack_tile(const float* x, int stride, int first, int end, int from, int to,
+                            std::initializer_list<const Matrix*> next) {
+    const int rows = end - first;
+    if (any(next, false)) interleave(x + from, stride, rows, to - from, values_ + size_t(first) * stride + size_t(from) * rows);
+    if (any(next, true))
+        for (int row = first; row < end; ++row)
+            for (int block = from / kBlock; block < to / kBlock; ++block)
+                pack_block(x + size_t(row - first) * stride, block, stride, row, first, end, false, true);
+}
+
 void Activations::pack(int thread, int threads, const std::vector<int>& tiles, const float* x, int stride,
                        std::initializer_list<const Matrix*> next) {
-    const bool floats = any(next, false), blocks = any(next, true);
     const int per_tile = stride / kBlock;
     const int64_t pieces = int64_t(tiles.size() - 1) * per_tile;
-    for (int64_t piece = pieces * thread / threads; piece < pieces * (thread + 1) / threads; ++piece) {
-        const int t = int(piece / per_tile), block = int(piece % per_tile);
-        for (int row = tiles[t]; row < tiles[t + 1]; ++row)
-            pack_block(x + size_t(row) * stride, block, stride, row, tiles[t], tiles[t + 1], floats, blocks);
+    for (int64_t piece = pieces * thread / threads, end = pieces * (thread + 1) / threads; piece < end;) {
+        const int t = int(piece / per_tile), from = int(piece % per_tile);
+        const int to = int(std::min<int64_t>(per_tile, from + end - piece));
+        pack_tile(x + size_t(tiles[t]) * stride, stride, tiles[t], tiles[t + 1], from * kBlock, to * kBlock, next);
+        piece += to - from;
     }
 }
 

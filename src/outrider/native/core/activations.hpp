@@ -28,6 +28,10 @@ public:
     void pack(int thread, int threads, const std::vector<int>& tiles, const float* x, int stride,
               std::initializer_list<const Matrix*> next);
 
+    // Packs blocks begin / 32 … end / 32 − 1 of a whole tile of at most one group; x is its first row.
+    void pack_tile(const float* x, int stride, int first, int end, int from, int to,
+                   std::initializer_list<const Matrix*> next);
+
 private:
     void pack_block(const float* x, int block, int inputs, int row, int first, int end, bool floats, bool blocks);
 

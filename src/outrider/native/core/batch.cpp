@@ -31,27 +31,9 @@ void check_row(const Batch& batch, const std::vector<Cache*>& caches, int row, i
                " past the last of the model's " + std::to_string(limit) + " positions");
 }
 
-void group_queries(Plan& plan, int heads, int most) {
-    Group open{-1, 0, {}, {}};
-    auto close = [&] {
-        if (open.count) plan.groups.push_back(open);
-        open.count = 0;
-    };
-    for (int row = 0; row < plan.rows; ++row) {
-        if (open.sequence != plan.sequences[row] || !plan.paths[row].empty()) close();
-        open.sequence = plan.sequences[row];
-        for (int head = 0; head < heads; ++head) {
-            open.rows[open.count] = row, open.heads[open.count] = head;
-            if (++open.count == most) close();
-        }
-        if (!plan.paths[row].empty()) close();
-    }
-    close();
-}
-
 }  // namespace
 
-Plan plan(const Batch& batch, const std::vector<Cache*>& caches, int vocab, int limit, int heads_a_group,
+Plan plan(const Batch& batch, const std::vector<Cache*>& caches, int vocab, int limit,
           const Kernels& kernels) {
     const size_t rows = batch.tokens.size();
     if (rows == 0) refuse("a batch needs at least one row");
@@ -90,7 +72,6 @@ Plan plan(const Batch& batch, const std::vector<Cache*>& caches, int vocab, int 
     p.tokens = narrow(batch.tokens), p.positions = narrow(batch.positions), p.wanted = narrow(batch.wanted);
     p.sequences = narrow(batch.sequences), p.parents = narrow(batch.parents);
     p.tiles = cut_tiles(p.rows, kernels.max_rows);
-    group_queries(p, heads_a_group, kernels.max_queries);
     return p;
 }
 

@@ -12,12 +12,6 @@ struct Batch {
     std::vector<int64_t> tokens, positions, sequences, parents, wanted;
 };
 
-// Up to `max_queries` (row, head in its group) pairs that share their keys, and their path where they have one.
-struct Group {
-    int sequence, count;
-    int rows[kQueries], heads[kQueries];
-};
-
 struct Plan {
     int rows = 0;
     std::vector<int> tokens, positions, sequences, parents, wanted;
@@ -26,12 +20,11 @@ struct Plan {
     // For a row whose ancestors are not simply the rows before it: those of its sequence's rows that are its
     // ancestors, and itself, from the root down. Empty for all others.
     std::vector<std::vector<int32_t>> paths;
-    std::vector<Group> groups;
 };
 
 // std::invalid_argument for whatever does not fit: numbers of entries, ids, order, parents, positions. Nothing
 // is changed. `limit` is the number of positions the model has.
-Plan plan(const Batch& batch, const std::vector<Cache*>& caches, int vocab, int limit, int heads_a_group,
+Plan plan(const Batch& batch, const std::vector<Cache*>& caches, int vocab, int limit,
           const Kernels& kernels);
 
 }  // namespace outrider

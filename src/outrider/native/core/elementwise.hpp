@@ -60,7 +60,13 @@ void head_norm(const float* x, const float* weight, int width, float eps, float*
 
 void rotate(float* x, const float* cos, const float* sin, int dim) {
     const int half = dim / 2;
-    for (int i = 0; i < half; ++i) {
+    int i = 0;
+    for (; i + 16 <= half; i += 16) {
+        const F a = load(x + i), b = load(x + half + i), c = load(cos + i), s = load(sin + i);
+        store(x + i, sub(mul(a, c), mul(b, s)));
+        store(x + half + i, add(mul(b, c), mul(a, s)));
+    }
+    for (; i < half; ++i) {
         const float a = x[i], b = x[i + half];
         x[i] = a * cos[i] - b * sin[i];
         x[i + half] = b * cos[i] + a * sin[i];

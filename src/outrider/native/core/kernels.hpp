@@ -31,11 +31,15 @@ struct Panels {
     const uint8_t* next[2];
 };
 
+constexpr int kPartSums = 16, kPartHead = 32;  // where a result of attention holds its sums and its values
+
 // One query of attention: it sees path places first … end − 1. Places before `base` are cache slots; place
 // base + i is slot base + path[i], or base + i where path is null.
 struct Query {
-    const float* values;  // [dim]
-    float* out;           // [dim]
+    const float* values;  // [dim]; its products with the keys are logarithms to base 2 of the weights
+    // The result over some places: the largest score; from kPartSums the sums of the weights relative to it, by
+    // place modulo 16; from kPartHead the values mixed by these weights, [dim rounded up to 16].
+    float* part;
     int first, end;
     const int32_t* path;
 };
@@ -64,8 +68,13 @@ struct Kernels {
     void (*gate)(const float* gate, const float* up, float* out);
     // A block of 32 values to int16 pairs `stride` apart, with its scale and the sum of its values.
     void (*quantise)(const float* x, int stride, int32_t* pairs, float* scale, float* sum);
-    // scratch holds kQueries · (end rounded up to 64) floats.
-    void (*attend)(const Keys&, const Query*, int count, int dim, float scale, float* scratch);
+    // Over places from … to − 1, of which every query sees some; the queries share a path or have none there.
+    // scratch holds kQueries floats for each slot from the first of these places to the last, and 32 more.
+    void (*attend)(const Keys&, const Query*, int count, int from, int to, int dim, float* scratch);
+    // Adds a query's result over other places to `sum`, `floats` long with its head.
+    void (*merge)(float* sum, const float* part, int floats);
+    // A panel of fp16 or bf16 to fp32, out [inputs][16].
+    void (*widen)(Format, const uint8_t* panel, int inputs, float* out);
     // 16 floats to 16 halves.
     void (*to_half)(const float* x, uint16_t* out);
 };

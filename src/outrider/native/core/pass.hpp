@@ -4,22 +4,13 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "batch.hpp"
-#include "model.hpp"
-#include "team.hpp"
+#include "stages.hpp"
 
 namespace outrider {
 
 struct Cancelled : std::runtime_error {
     Cancelled() : std::runtime_error("the pass was cancelled") {}
 };
-
-struct Options {
-    std::vector<int> layers;    // indices of the layers to run, in order
-    std::vector<int> captured;  // after which of them the hidden states are wanted
-};
-
-enum class State { Idle, Running, Cancelled };
 
 class Decoder {
 public:
@@ -48,8 +39,8 @@ private:
     Model model_;
     const Kernels& kernels_;
     std::mutex mutex_;
-    std::unique_ptr<Team, Team::Dismiss> team_;
-    std::vector<Buffer> space_;
+    std::shared_ptr<Team> team_;
+    std::vector<Buffer> space_, attention_space_;
     std::atomic<State> state_{State::Idle};
 };
 

@@ -17,6 +17,7 @@ using outrider::kBlock, outrider::kSuper, outrider::kSlots, outrider::round_up;
 #include "multiply_blocks.hpp"
 #include "elementwise.hpp"
 #include "attend.hpp"
+#include "widen.hpp"
 // clang-format on
 
 namespace {
@@ -43,7 +44,7 @@ void multiply_rows(Format format, const Panels& w, int inputs, const Tile& tile,
 }
 
 constexpr Kernels make_table(const char* name) {
-    return {name, kMaxRows, kMaxQueries, multiply_rows<1>, norm, head_norm, rotate, gate, quantise, attend, to_half};
+    return {name, kMaxRows, kMaxQueries, multiply_rows<1>, norm, head_norm, rotate, gate, quantise, attend, merge, widen, to_half};
 }
 
 }  // namespace

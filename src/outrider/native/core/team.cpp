@@ -1,6 +1,7 @@
 #include "team.hpp"
 
 #include <chrono>
+#include <map>
 #ifndef _WIN32
 #include <unistd.h>
 #endif
@@ -53,6 +54,7 @@ void Team::stop() {
 bool Team::alive() const { return process_ == this_process(); }
 
 void Team::run(const std::function<void(int)>& body) {
+    std::lock_guard<std::mutex> running(running_);
     if (size_ > 1) {
         std::lock_guard<std::mutex> lock(mutex_);
         body_ = &body;
@@ -108,6 +110,18 @@ void Team::wait_for_work(int thread) {
         (*body)(thread);
         meet();
     }
+}
+
+std::shared_ptr<Team> shared_team(int size) {
+    static std::mutex mutex;
+    static std::map<int, std::weak_ptr<Team>> teams;
+    std::lock_guard<std::mutex> lock(mutex);
+    std::shared_ptr<Team> team = teams[size].lock();
+    if (!team || !team->alive()) {
+        team = std::shared_ptr<Team>(new Team(size), Team::Dismiss());
+        teams[size] = team;
+    }
+    return team;
 }
 
 }  // namespace outrider

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -27,7 +28,8 @@ public:
     int size() const { return size_; }
     // True in the process that made the team; its threads don't survive a fork.
     bool alive() const;
-    // Calls body(thread) on every thread, the caller being thread 0; body must not throw.
+    // Calls body(thread) on every thread, the caller being thread 0; body must not throw. One call at a time:
+    // others wait.
     void run(const std::function<void(int)>& body);
     // Every thread of the team calls this; none goes on before all have come.
     void meet();
@@ -39,7 +41,7 @@ private:
     const int size_;
     const long process_;
     std::vector<std::thread> threads_;
-    std::mutex mutex_;
+    std::mutex running_, mutex_;
     std::condition_variable woken_, passed_;
     const std::function<void(int)>* body_ = nullptr;
     bool stop_ = false;
@@ -48,5 +50,9 @@ private:
     alignas(64) std::atomic<unsigned> round_{0};
     std::atomic<int> sleepers_{0};
 };
+
+// The process's team of this size, which lives as long as somebody holds it. All decoders share it: threads of
+// several teams, waiting briefly awake for their next pass, would be in the way of the pass that runs.
+std::shared_ptr<Team> shared_team(int size);
 
 }  // namespace outrider

@@ -1,0 +1,113 @@
+#include "stages.hpp"
+
+#include <algorithm>
+
+#include "linear.hpp"
+
+namespace outrider {
+
+Stages::Stages(Workspace& workspace, std::vector<Buffer>& space, const Options& options,
+               const std::atomic<State>& state, float* logits, float* hidden)
+    : w_(workspace), attention_(workspace, space), options_(options), state_(state), logits_(logits),
+      hidden_(hidden) {
+    for (int row = 0; row < w_.plan.rows; ++row) all_.push_back(row);
+}
+
+void Stages::run(int thread) {
+    embed(thread);
+    for (int index : options_.layers) {
+        if (thread == 0) stop_ = state_.load() == State::Cancelled;
+        w_.meet();
+        if (stop_) return;
+        attend(thread, index, w_.model.layers[index]);
+        mlp(thread, w_.model.layers[index]);
+        capture(thread, index);
+    }
+    w_.meet();
+    if (w_.plan.wanted.empty()) return;
+    const std::vector<int> tiles = cut_tiles(int(w_.plan.wanted.size()), w_.kernels.max_rows);
+    norm(thread, w_.plan.wanted, tiles, w_.model.norm, {w_.model.head.get()});
+    w_.meet();
+    const int vocab = w_.shape.vocab;
+    linear(w_, thread, {{w_.model.head.get(), nullptr}}, tiles, Into::Store, logits_, vocab, vocab);
+}
+
+void Stages::embed(int thread) {
+    const Range mine = w_.share_of(w_.plan.rows, thread);
+    for (int row = mine.begin; row < mine.end; ++row) {
+        float* x = w_.x + size_t(row) * w_.x_stride;
+        w_.model.embedding->read(w_.plan.tokens[row], x);
+        std::fill(x + w_.shape.hidden, x + w_.x_stride, 0.0f);
+    }
+}
+
+void Stages::attend(int thread, int index, const Layer& l) {
+    const std::vector<int>& tiles = w_.plan.tiles;
+    norm(thread, all_, tiles, l.input_norm, {l.q.get(), l.k.get(), l.v.get()});
+    w_.meet();
+    const Side sides[] = {{l.q.get(), &l.q_bias, 0},
+                          {l.k.get(), &l.k_bias, w_.q_width},
+                          {l.v.get(), &l.v_bias, w_.q_width + w_.k_width}};
+    linear(w_, thread, {std::begin(sides), std::end(sides)}, tiles, Into::Store, w_.qkv, w_.qkv_stride, w_.qkv_stride);
+    w_.meet();
+    attention_.place(thread, index, l);
+    w_.meet();
+    attention_.attend(thread, index, l);
+    w_.meet();
+    w_.acts.pack(thread, w_.threads, tiles, w_.attended, w_.attended_stride, {l.o.get()});
+    w_.meet();
+    linear(w_, thread, {{l.o.get(), &l.o_bias}}, tiles, Into::Add, w_.x, w_.x_stride, w_.shape.hidden);
+    w_.meet();
+}
+
+void Stages::mlp(int thread, const Layer& l) {
+    const std::vector<int>& tiles = w_.plan.tiles;
+    norm(thread, all_, tiles, l.mlp_norm, {l.gate.get(), l.up.get()});
+    w_.meet();
+    gated(w_, thread, l);
+    w_.meet();
+    w_.acts.pack(thread, w_.threads, tiles, w_.inner, w_.inner_stride, {l.down.get()});
+    w_.meet();
+    linear(w_, thread, {{l.down.get(), &l.down_bias}}, tiles, Into::Add, w_.x, w_.x_stride, w_.shape.hidden);
+}
+
+// Norms rows of x and packs them for the matrices that come next; a tile at a time where there are many.
+void Stages::norm(int thread, const std::vector<int>& rows, const std::vector<int>& tiles, const Vector& weight,
+                  std::initializer_list<const Matrix*> next) {
+    float* y = w_.scratch(thread);
+    const int stride = w_.x_stride, tile_count = int(tiles.size()) - 1;
+    auto norm_row = [&](int i, float* out) {
+        // The padding of x is zero and adds nothing to the squares; the mean is over the true width.
+        w_.kernels.norm(w_.x + size_t(rows[i]) * stride, weight.data(), w_.shape.hidden, w_.shape.eps, out);
+        std::fill(out + weight.size(), out + stride, 0.0f);
+    };
+    if (tile_count >= 4 * w_.threads) {
+        const Range mine = w_.share_of(tile_count, thread);
+        for (int t = mine.begin; t < mine.end; ++t) {
+            for (int i = tiles[t]; i < tiles[t + 1]; ++i) norm_row(i, y + size_t(i - tiles[t]) * stride);
+            w_.acts.pack_tile(y, stride, tiles[t], tiles[t + 1], 0, stride, next);
+        }
+        return;
+    }
+    const Range mine = w_.share_of(int(rows.size()), thread);
+    int tile = 0;
+    for (int i = mine.begin; i < mine.end; ++i) {
+        while (tiles[tile + 1] <= i) ++tile;
+        norm_row(i, y);
+        w_.acts.pack_row(y, stride, i, tiles[tile], tiles[tile + 1], next);
+    }
+}
+
+void Stages::capture(int thread, int index) {
+    const auto& captured = options_.captured;
+    const auto found = std::find(captured.begin(), captured.end(), index);
+    if (found == captured.end()) return;
+    w_.meet();
+    const int rows = w_.plan.rows, width = w_.shape.hidden;
+    float* out = hidden_ + (found - captured.begin()) * size_t(rows) * width;
+    const Range mine = w_.share_of(rows, thread);
+    for (int row = mine.begin; row < mine.end; ++row)
+        std::copy_n(w_.x + size_t(row) * w_.x_stride, width, out + size_t(row) * width);
+}
+
+}  // namespace outrider
