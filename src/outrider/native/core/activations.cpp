@@ -12,8 +12,8 @@ bool any(std::initializer_list<const Matrix*> matrices, bool quantised) {
 
 }  // namespace
 
-std::vector<int> cut_tiles(int rows, int max_rows) {
-    const int count = (rows + max_rows - 1) / max_rows;
+std::vector<int> cut_tiles(int rows) {
+    const int count = (rows + kMostRows - 1) / kMostRows;
     std::vector<int> starts;
     for (int t = 0; t <= count; ++t) starts.push_back(count ? int(int64_t(rows) * t / count) : 0);
     return starts;
@@ -34,8 +34,10 @@ Tile Activations::tile(int first, int end, int inputs) const {
 
 void Activations::pack_block(const float* x, int block, int inputs, int row, int first, int end, bool floats,
                              bool blocks) {
-    const int rows = end - first, lane = row - first;
-    const size_t at = size_t(first) * inputs;
+    const int tile = end - first, groups = groups_of(tile, kernels_->group_rows);
+    const int group = ((row - first + 1) * groups - 1) / tile, start = first + tile * group / groups;
+    const int rows = first + tile * (group + 1) / groups - start, lane = row - start;
+    const size_t at = size_t(start) * inputs;
     if (floats) {
         float* out = values_ + at + size_t(block) * kBlock * rows + lane;
         for (int k = 0; k < kBlock; ++k) out[k * rows] = x[block * kBlock + k];

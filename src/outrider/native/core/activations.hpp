@@ -9,8 +9,8 @@
 
 namespace outrider {
 
-// Splits [0, rows) into as few tiles of at most max_rows as can be, alike in size; the starts, and the end.
-std::vector<int> cut_tiles(int rows, int max_rows);
+// Splits [0, rows) into as few tiles as can be, alike in size; the starts, and the end.
+std::vector<int> cut_tiles(int rows);
 
 class Activations {
 public:

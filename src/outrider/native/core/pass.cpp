@@ -77,7 +77,7 @@ public:
         }
         team_.meet();
         if (plan_.wanted.empty()) return;
-        const std::vector<int> tiles = cut_tiles(int(plan_.wanted.size()), kernels_.max_rows);
+        const std::vector<int> tiles = cut_tiles(int(plan_.wanted.size()));
         norm(thread, plan_.wanted, tiles, model_.norm, {model_.head.get()});
         team_.meet();
         linear(thread, {{model_.head.get(), nullptr}}, tiles, Into::Store, logits_, s_.vocab, s_.vocab);
