@@ -1,5 +1,8 @@
-// How panels meet a tile: a group of rows at a time, a stretch of inputs at a time. Included by the instruction
-// set's file.
+// How panels meet a tile. Where both panels and all rows fit the registers, they run through at once. Otherwise
+// each panel and each group of rows in turn takes a stretch of inputs: memory is read once, the groups after the
+// first find the stretch in the nearest cache, and two panels keep two streams of memory going, which one alone
+// cannot keep busy on x86 (the hardware's own prefetching starts anew at every page). Included by the
+// instruction set's file.
 #pragma once
 
 namespace {

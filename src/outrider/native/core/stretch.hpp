@@ -1,6 +1,5 @@
-// How panels meet a tile. The rows of a tile lie in groups of which each fits the registers; where there are
-// several, the inputs are taken a stretch at a time, so that memory is read once and all groups but the first
-// find the stretch in the nearest cache. A row's sums pass through `out` between stretches, unchanged.
+// What a kernel is given: a stretch of inputs of one or two panels, and one group of rows. A row's sums pass
+// through `out` between stretches, unchanged. Included by the instruction set's file.
 #pragma once
 
 namespace {
