@@ -14,8 +14,9 @@ bool any(std::initializer_list<const Matrix*> matrices, bool quantised) {
 
 }  // namespace
 
-std::vector<int> cut_tiles(int rows, int max_rows) {
-    const int count = (rows + max_rows - 1) / max_rows;
+std::vector<int> cut_tiles(int rows, int group_rows) {
+    const int most = rows <= 2 * kMostRows ? kMostRows : group_rows;
+    const int count = (rows + most - 1) / most;
     std::vector<int> starts;
     for (int t = 0; t <= count; ++t) starts.push_back(count ? int(int64_t(rows) * t / count) : 0);
     return starts;
@@ -36,8 +37,10 @@ Tile Activations::tile(int first, int end, int inputs) const {
 
 void Activations::pack_block(const float* x, int block, int inputs, int row, int first, int end, bool floats,
                              bool blocks) {
-    const int rows = end - first, lane = row - first;
-    const size_t at = size_t(first) * inputs;
+    const int tile = end - first, groups = groups_of(tile, kernels_->group_rows);
+    const int group = ((row - first + 1) * groups - 1) / tile, start = first + tile * group / groups;
+    const int rows = first + tile * (group + 1) / groups - start, lane = row - start;
+    const size_t at = size_t(start) * inputs;
     if (floats) {
         float* out = values_ + at + size_t(block) * kBlock * rows + lane;
         for (int k = 0; k < kBlock; ++k) out[k * rows] = x[block * kBlock + k];
@@ -58,11 +61,12 @@ void Activations::pack_row(const float* x, int inputs, int row, int first, int e
 void Activations::pack_tile(const float* x, int stride, int first, int end, int from, int to,
                             std::initializer_list<const Matrix*> next) {
     const int rows = end - first;
-    if (any(next, false)) interleave(x + from, stride, rows, to - from, values_ + size_t(first) * stride + size_t(from) * rows);
-    if (any(next, true))
+    const bool floats = any(next, false), blocks = any(next, true), one_group = rows <= kernels_->group_rows;
+    if (floats && one_group) interleave(x + from, stride, rows, to - from, values_ + size_t(first) * stride + size_t(from) * rows);
+    if (blocks || !one_group)
         for (int row = first; row < end; ++row)
             for (int block = from / kBlock; block < to / kBlock; ++block)
-                pack_block(x + size_t(row - first) * stride, block, stride, row, first, end, false, true);
+                pack_block(x + size_t(row - first) * stride, block, stride, row, first, end, floats && !one_group, blocks);
 }
 
 void Activations::pack(int thread, int threads, const std::vector<int>& tiles, const float* x, int stride,

@@ -9,8 +9,10 @@
 
 namespace outrider {
 
-// Splits [0, rows) into as few tiles of at most max_rows as can be, alike in size; the starts, and the end.
-std::vector<int> cut_tiles(int rows, int max_rows);
+// Splits [0, rows) into as few tiles as can be, alike in size; the starts, and the end. Few rows, such as guesses,
+// lie in tiles of up to 16, which read the weights once; many, such as prompts, in tiles of one group, whose
+// panels stay in the cache anyway.
+std::vector<int> cut_tiles(int rows, int group_rows);
 
 class Activations {
 public:
@@ -28,7 +30,7 @@ public:
     void pack(int thread, int threads, const std::vector<int>& tiles, const float* x, int stride,
               std::initializer_list<const Matrix*> next);
 
-    // Packs blocks begin / 32 … end / 32 − 1 of a whole tile of at most one group; x is its first row.
+    // Packs blocks from / 32 … to / 32 − 1 of a whole tile; x is its first row.
     void pack_tile(const float* x, int stride, int first, int end, int from, int to,
                    std::initializer_list<const Matrix*> next);
 

@@ -71,7 +71,7 @@ Plan plan(const Batch& batch, const std::vector<Cache*>& caches, int vocab, int 
         if (row < 0 || row >= p.rows) refuse("wanted row " + std::to_string(row) + " is not in the batch");
     p.tokens = narrow(batch.tokens), p.positions = narrow(batch.positions), p.wanted = narrow(batch.wanted);
     p.sequences = narrow(batch.sequences), p.parents = narrow(batch.parents);
-    p.tiles = cut_tiles(p.rows, kernels.max_rows);
+    p.tiles = cut_tiles(p.rows, kernels.group_rows);
     return p;
 }
 

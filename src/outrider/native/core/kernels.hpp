@@ -11,17 +11,18 @@ constexpr int kBlock = 32;       // inputs that share a scale in the block forma
 constexpr int kSuper = 256;      // inputs of a super-block of the K formats
 constexpr int kQueries = 8;      // no instruction set takes more queries in one call of `attend`
 constexpr int kSlots = 64;       // cache slots of a page
-constexpr int kMostRows = 16;    // no instruction set takes more rows a tile than this
+constexpr int kMostRows = 16;    // of a tile
 
 enum class Format : int { F32, F16, BF16, I8, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K };
 
-// Rows of activations, ready to be multiplied: `rows` at a time, interleaved by input.
+// Rows of activations, ready to be multiplied, in groups of which each fits an instruction set's registers. One
+// after another, the groups hold their rows interleaved by input.
 struct Tile {
     int rows;
-    const float* values;     // [inputs][rows], for float weights
-    const int32_t* pairs;    // [inputs / 2][rows], two int16 each, for block weights
-    const float* scales;     // [inputs / 32][rows]: value = scale · int16
-    const float* sums;       // [inputs / 32][rows]: sum of a block's values
+    const float* values;     // [inputs][rows of the group], for float weights
+    const int32_t* pairs;    // [inputs / 2][rows of the group], two int16 each, for block weights
+    const float* scales;     // [inputs / 32][rows of the group]: value = scale · int16
+    const float* sums;       // [inputs / 32][rows of the group]: sum of a block's values
 };
 
 // One or two panels, and those that will be asked for next, so that their beginning is on its way in time.
@@ -54,7 +55,7 @@ struct Keys {
 
 struct Kernels {
     const char* name;
-    int max_rows;
+    int group_rows;  // at most, of a group
     int max_queries;
     // out [panels][rows][16] = panels times the tile.
     void (*multiply)(Format, const Panels&, int inputs, const Tile&, float* out);
@@ -86,6 +87,9 @@ const Kernels* neon_kernels();
 
 // The best of this processor, or the one that OUTRIDER_ISA names; null for a name that cannot run here.
 const Kernels* choose_kernels(const char* name);
+
+// A tile of `rows` rows lies in so many groups, alike in size: group g begins at row rows · g / groups.
+static inline int groups_of(int rows, int most) { return (rows + most - 1) / most; }
 
 static inline int round_up(int n, int step) { return (n + step - 1) / step * step; }
 

@@ -20,51 +20,50 @@ template <int i> I fifth_bit(const uint8_t* bits) {
 
 inline F half_at(const uint8_t* p) { return load_half((const uint16_t*)p); }
 
-struct NoHeader {
-    static constexpr int kHeader = 0, kSuperHeader = 0, kParts = 1;
-    static constexpr bool kScaled = true, kOffset = false;
+template <int record, int header = 0, int super = 0> struct Blocks {
+    static constexpr int kHeader = header, kSuperHeader = super, kRecord = record, kParts = 1;
+    static constexpr int kPairRows = kPairBlocks;
+    static constexpr int kStretch = super ? kSuper : 128, kLead = kStretch;
+    static constexpr bool kBlocks = true, kScaled = true, kOffset = false;
+    static constexpr size_t bytes(int inputs) {
+        return size_t(inputs) / kBlock * record + size_t(inputs) / kSuper * super;
+    }
     static F offset(const uint8_t*, const uint8_t*) { return set1(0.0f); }
 };
 
-struct I8 : NoHeader {
-    static constexpr int kHeader = 64, kRecord = 512;
+struct I8 : Blocks<512, 64> {
     static constexpr bool kScaled = false;  // one scale for the whole output, in the panel's header
     static F scale(const uint8_t*, const uint8_t*, int) { return set1(1.0f); }
     template <int i> static I pair(const uint8_t* record) { return load_i8_pairs(record + 32 * i); }
 };
 
-struct Q8_0 : NoHeader {
-    static constexpr int kRecord = 544;
+struct Q8_0 : Blocks<544> {
     static F scale(const uint8_t*, const uint8_t* record, int) { return half_at(record); }
     template <int i> static I pair(const uint8_t* record) { return load_i8_pairs(record + 32 + 32 * i); }
 };
 
-struct Q4_0 : NoHeader {
-    static constexpr int kRecord = 288;
+struct Q4_0 : Blocks<288> {
     static F scale(const uint8_t*, const uint8_t* record, int) { return half_at(record); }
     template <int i> static I pair(const uint8_t* record) {
         return sub16(nibble_pair<i>(record + 32), set1(int32_t(0x00080008)));
     }
 };
 
-struct Q4_1 : NoHeader {
-    static constexpr int kRecord = 320;
+struct Q4_1 : Blocks<320> {
     static constexpr bool kOffset = true;
     static F scale(const uint8_t*, const uint8_t* record, int) { return half_at(record); }
     static F offset(const uint8_t*, const uint8_t* record) { return half_at(record + 32); }
     template <int i> static I pair(const uint8_t* record) { return nibble_pair<i>(record + 64); }
 };
 
-struct Q5_0 : NoHeader {
-    static constexpr int kRecord = 352;
+struct Q5_0 : Blocks<352> {
     static F scale(const uint8_t*, const uint8_t* record, int) { return half_at(record); }
     template <int i> static I pair(const uint8_t* record) {
         return sub16(bit_or(nibble_pair<i>(record + 32), fifth_bit<i>(record + 288)), set1(int32_t(0x00100010)));
     }
 };
 
-struct Q5_1 : NoHeader {
-    static constexpr int kRecord = 384;
+struct Q5_1 : Blocks<384> {
     static constexpr bool kOffset = true;
     static F scale(const uint8_t*, const uint8_t* record, int) { return half_at(record); }
     static F offset(const uint8_t*, const uint8_t* record) { return half_at(record + 32); }
@@ -74,26 +73,27 @@ struct Q5_1 : NoHeader {
 };
 
 // Scale and minimum of a sub-block are 6-bit multiples of the super-block's halves.
-struct Q4_K : NoHeader {
-    static constexpr int kSuperHeader = 64, kRecord = 288;
+template <int record> struct WithMinimum : Blocks<record, 0, 64> {
     static constexpr bool kOffset = true;
-    static F scale(const uint8_t* super, const uint8_t* record, int) { return mul(half_at(super), from_u8(record)); }
-    static F offset(const uint8_t* super, const uint8_t* record) {
-        return sub(set1(0.0f), mul(half_at(super + 32), from_u8(record + 16)));
+    static F scale(const uint8_t* super, const uint8_t* record_, int) { return mul(half_at(super), from_u8(record_)); }
+    static F offset(const uint8_t* super, const uint8_t* record_) {
+        return sub(set1(0.0f), mul(half_at(super + 32), from_u8(record_ + 16)));
     }
+};
+
+struct Q4_K : WithMinimum<288> {
     template <int i> static I pair(const uint8_t* record) { return nibble_pair<i>(record + 32); }
 };
 
-struct Q5_K : Q4_K {
-    static constexpr int kRecord = 352;
+struct Q5_K : WithMinimum<352> {
     template <int i> static I pair(const uint8_t* record) {
         return bit_or(nibble_pair<i>(record + 32), fifth_bit<i>(record + 288));
     }
 };
 
 // Two scales a record, one for each 16 inputs.
-struct Q6_K : NoHeader {
-    static constexpr int kSuperHeader = 32, kRecord = 416, kParts = 2;
+struct Q6_K : Blocks<416, 0, 32> {
+    static constexpr int kParts = 2;
     static F scale(const uint8_t* super, const uint8_t* record, int part) {
         return mul(half_at(super), from_i8(record + 16 * part));
     }
@@ -107,75 +107,108 @@ struct Q6_K : NoHeader {
     }
 };
 
-// Adds pairs i … end − 1 to the sums. Few rows would wait for their own last sum: they get two each, which
-// changes nothing, integers being exact.
-template <class W, int rows, int chains, int i, int end>
-inline void add_pairs(const uint8_t* record, const int32_t* x, I (&sums)[chains][rows]) {
+// Adds pairs i … end − 1 to the sums. Few sums would wait for one another: each is then the sum of several
+// chains, which changes nothing, integers being exact.
+template <class W, int panels, int rows, int chains, int i, int end>
+inline void add_pairs(const uint8_t* const* records, const int32_t* x, I (&sums)[chains][panels][rows]) {
     if constexpr (i < end) {
-        const I w = W::template pair<i>(record);
-#pragma GCC unroll 16
-        for (int r = 0; r < rows; ++r)
-            sums[i % chains][r] = dot_pair(sums[i % chains][r], w, set1(x[i * rows + r]));
-        add_pairs<W, rows, chains, i + 1, end>(record, x, sums);
-    }
-}
-
-template <class W, int rows, int part>
-inline void add_part(const uint8_t* super, const uint8_t* record, const int32_t* x, const float* scales, F (&acc)[rows]) {
-    if constexpr (part < W::kParts) {
-        constexpr int kPairs = 16 / W::kParts, kChains = rows <= 2 ? 2 : 1;
-        I sums[kChains][rows];
+        I w[panels];
 #pragma GCC unroll 2
-        for (int c = 0; c < kChains; ++c)
-#pragma GCC unroll 16
-            for (int r = 0; r < rows; ++r) sums[c][r] = zero_int();
-        add_pairs<W, rows, kChains, part * kPairs, (part + 1) * kPairs>(record, x, sums);
-        const F scale = W::scale(super, record, part);
+        for (int p = 0; p < panels; ++p) w[p] = W::template pair<i>(records[p]);
 #pragma GCC unroll 16
         for (int r = 0; r < rows; ++r) {
-            F sum = to_float(kChains == 2 ? add(sums[0][r], sums[kChains - 1][r]) : sums[0][r]);
-            if constexpr (W::kScaled) sum = mul(sum, scale);
-            acc[r] = fma(sum, set1(scales[r]), acc[r]);
+            const I value = set1(x[i * rows + r]);
+#pragma GCC unroll 2
+            for (int p = 0; p < panels; ++p) sums[i % chains][p][r] = dot_pair(sums[i % chains][p][r], w[p], value);
         }
-        add_part<W, rows, part + 1>(super, record, x, scales, acc);
+        add_pairs<W, panels, rows, chains, i + 1, end>(records, x, sums);
     }
 }
 
-template <class W, int rows>
-void multiply_panel(const uint8_t* panel, const uint8_t* next, int inputs, const Tile& tile, float* out) {
-    F acc[rows];
+// Adds one part of a record, 32 inputs or 16, to the sums that `at(p, r)` names.
+template <class W, int panels, int rows, int part, class At>
+inline void add_part(const uint8_t* const* supers, const uint8_t* const* records, const int32_t* x, const float* scales,
+                     At at) {
+    if constexpr (part < W::kParts) {
+        constexpr int kPairs = 16 / W::kParts, kFew = kChains / (panels * rows);
+        constexpr int chains = kFew >= 4 ? 4 : kFew >= 2 ? 2 : 1;
+        I sums[chains][panels][rows];
+#pragma GCC unroll 4
+        for (int c = 0; c < chains; ++c)
+#pragma GCC unroll 2
+            for (int p = 0; p < panels; ++p)
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) acc[r] = set1(0.0f);
-    const uint8_t *record = panel + W::kHeader, *super = nullptr;
-    const int blocks = inputs / kBlock;
-    const uint8_t* end = record + size_t(blocks) * W::kRecord;
-    if constexpr (W::kSuperHeader > 0) end += blocks / (kSuper / kBlock) * W::kSuperHeader;
-    for (int block = 0; block < blocks; ++block) {
+                for (int r = 0; r < rows; ++r) sums[c][p][r] = zero_int();
+        add_pairs<W, panels, rows, chains, part * kPairs, (part + 1) * kPairs>(records, x, sums);
+#pragma GCC unroll 2
+        for (int p = 0; p < panels; ++p) {
+            const F scale = W::scale(supers[p], records[p], part);
+#pragma GCC unroll 16
+            for (int r = 0; r < rows; ++r) {
+                I whole = sums[0][p][r];
+#pragma GCC unroll 4
+                for (int c = 1; c < chains; ++c) whole = add(whole, sums[c][p][r]);
+                F sum = to_float(whole);
+                if constexpr (W::kScaled) sum = mul(sum, scale);
+                at(p, r, [&](F acc) { return fma(sum, set1(scales[r]), acc); });
+            }
+        }
+        add_part<W, panels, rows, part + 1>(supers, records, x, scales, at);
+    }
+}
+
+template <class W, int panels, int rows> void add_blocks(const Stretch& s, const Group& g) {
+    // The sums stay in registers where the integers leave room for them, in the nearest cache otherwise.
+    constexpr bool kept = 2 * panels * rows <= kKept;
+    F acc[kept ? panels : 1][kept ? rows : 1];
+#pragma GCC unroll 2
+    for (int p = 0; p < panels; ++p)
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; ++r) {
+            float* sum = g.out + p * g.panel + r * 16;
+            if constexpr (kept) acc[p][r] = g.fresh ? set1(0.0f) : load(sum);
+            else if (g.fresh) store(sum, set1(0.0f));
+        }
+    const auto at = [&](int p, int r, auto change) {
+        if constexpr (kept) {
+            acc[p][r] = change(acc[p][r]);
+        } else {
+            float* sum = g.out + p * g.panel + r * 16;
+            store(sum, change(load(sum)));
+        }
+    };
+    const uint8_t *records[panels], *supers[panels];
+    for (int p = 0; p < panels; ++p) supers[p] = records[p] = s.at[p];
+    int wait = s.turn;
+    for (int block = 0; block < s.inputs / kBlock; ++block) {
         if constexpr (W::kSuperHeader > 0) {
-            if (block % (kSuper / kBlock) == 0) super = record, record += W::kSuperHeader;
+            if (block % (kSuper / kBlock) == 0)
+                for (int p = 0; p < panels; ++p) supers[p] = records[p], records[p] += W::kSuperHeader;
         }
-        const uint8_t* ahead = record + kAhead < end ? record + kAhead : next + (record + kAhead - end);
-#pragma GCC unroll 9
-        for (int line = 0; line < W::kRecord; line += 64) __builtin_prefetch(ahead + line);
-        add_part<W, rows, 0>(super, record, tile.pairs + block * 16 * rows, tile.scales + block * rows, acc);
+        if (wait-- == 0) {
+#pragma GCC unroll 2
+            for (int p = 0; p < panels; ++p) prefetch<W::kRecord>(s, p, records[p]);
+            wait = s.turns - 1;
+        }
+        const float *scales = g.scales + block * rows, *totals = g.sums + block * rows;
+        add_part<W, panels, rows, 0>(supers, records, g.pairs + block * 16 * rows, scales, at);
         if constexpr (W::kOffset) {
-            const F offset = W::offset(super, record);
+#pragma GCC unroll 2
+            for (int p = 0; p < panels; ++p) {
+                const F offset = W::offset(supers[p], records[p]);
 #pragma GCC unroll 16
-            for (int r = 0; r < rows; ++r) acc[r] = fma(offset, set1(tile.sums[block * rows + r]), acc[r]);
+                for (int r = 0; r < rows; ++r)
+                    at(p, r, [&](F sum) { return fma(offset, set1(totals[r]), sum); });
+            }
         }
-        record += W::kRecord;
+#pragma GCC unroll 2
+        for (int p = 0; p < panels; ++p) records[p] += W::kRecord;
     }
+    if constexpr (kept) {
+#pragma GCC unroll 2
+        for (int p = 0; p < panels; ++p)
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-        if constexpr (W::kHeader > 0) acc[r] = mul(acc[r], load((const float*)panel));
-        store(out + r * 16, acc[r]);
-    }
-}
-
-template <class W, int rows> void multiply_blocks(const Panels& w, int inputs, const Tile& tile, float* out) {
-    for (int p = 0; p < w.count; ++p) {
-        const uint8_t* next = p + 1 < w.count ? w.at[p + 1] : w.next[0];
-        multiply_panel<W, rows>(w.at[p], next, inputs, tile, out + p * rows * 16);
+            for (int r = 0; r < rows; ++r) store(g.out + p * g.panel + r * 16, acc[p][r]);
     }
 }
 

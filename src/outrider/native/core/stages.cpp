@@ -25,7 +25,7 @@ void Stages::run(int thread) {
     }
     w_.meet();
     if (w_.plan.wanted.empty()) return;
-    const std::vector<int> tiles = cut_tiles(int(w_.plan.wanted.size()), w_.kernels.max_rows);
+    const std::vector<int> tiles = cut_tiles(int(w_.plan.wanted.size()), w_.kernels.group_rows);
     norm(thread, w_.plan.wanted, tiles, w_.model.norm, {w_.model.head.get()});
     w_.meet();
     const int vocab = w_.shape.vocab;

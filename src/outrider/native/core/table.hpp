@@ -9,12 +9,14 @@
 
 namespace {
 using outrider::Format, outrider::Tile, outrider::Panels, outrider::Keys, outrider::Query, outrider::Kernels;
-using outrider::kBlock, outrider::kSuper, outrider::kSlots, outrider::round_up;
+using outrider::kBlock, outrider::kSuper, outrider::kSlots, outrider::round_up, outrider::groups_of;
 }  // namespace
 
 // clang-format off
+#include "stretch.hpp"
 #include "multiply_float.hpp"
 #include "multiply_blocks.hpp"
+#include "multiply.hpp"
 #include "elementwise.hpp"
 #include "attend.hpp"
 #include "widen.hpp"
@@ -22,29 +24,25 @@ using outrider::kBlock, outrider::kSuper, outrider::kSlots, outrider::round_up;
 
 namespace {
 
-template <int rows>
-void multiply_rows(Format format, const Panels& w, int inputs, const Tile& tile, float* out) {
-    if constexpr (rows <= kMaxRows) {
-        if (tile.rows != rows) return multiply_rows<rows + 1>(format, w, inputs, tile, out);
-        switch (format) {
-            case Format::F32: return multiply_floats<F32, rows>(w, inputs, tile, out);
-            case Format::F16: return multiply_floats<F16, rows>(w, inputs, tile, out);
-            case Format::BF16: return multiply_floats<BF16, rows>(w, inputs, tile, out);
-            case Format::I8: return multiply_blocks<I8, rows>(w, inputs, tile, out);
-            case Format::Q4_0: return multiply_blocks<Q4_0, rows>(w, inputs, tile, out);
-            case Format::Q4_1: return multiply_blocks<Q4_1, rows>(w, inputs, tile, out);
-            case Format::Q5_0: return multiply_blocks<Q5_0, rows>(w, inputs, tile, out);
-            case Format::Q5_1: return multiply_blocks<Q5_1, rows>(w, inputs, tile, out);
-            case Format::Q8_0: return multiply_blocks<Q8_0, rows>(w, inputs, tile, out);
-            case Format::Q4_K: return multiply_blocks<Q4_K, rows>(w, inputs, tile, out);
-            case Format::Q5_K: return multiply_blocks<Q5_K, rows>(w, inputs, tile, out);
-            case Format::Q6_K: return multiply_blocks<Q6_K, rows>(w, inputs, tile, out);
-        }
+void multiply_any(Format format, const Panels& w, int inputs, const Tile& tile, float* out) {
+    switch (format) {
+        case Format::F32: return multiply<F32>(w, inputs, tile, out);
+        case Format::F16: return multiply<F16>(w, inputs, tile, out);
+        case Format::BF16: return multiply<BF16>(w, inputs, tile, out);
+        case Format::I8: return multiply<I8>(w, inputs, tile, out);
+        case Format::Q4_0: return multiply<Q4_0>(w, inputs, tile, out);
+        case Format::Q4_1: return multiply<Q4_1>(w, inputs, tile, out);
+        case Format::Q5_0: return multiply<Q5_0>(w, inputs, tile, out);
+        case Format::Q5_1: return multiply<Q5_1>(w, inputs, tile, out);
+        case Format::Q8_0: return multiply<Q8_0>(w, inputs, tile, out);
+        case Format::Q4_K: return multiply<Q4_K>(w, inputs, tile, out);
+        case Format::Q5_K: return multiply<Q5_K>(w, inputs, tile, out);
+        case Format::Q6_K: return multiply<Q6_K>(w, inputs, tile, out);
     }
 }
 
 constexpr Kernels make_table(const char* name) {
-    return {name, kMaxRows, kMaxQueries, multiply_rows<1>, norm, head_norm, rotate, gate, quantise, attend, merge, widen, to_half};
+    return {name, kGroupRows, kMaxQueries, multiply_any, norm, head_norm, rotate, gate, quantise, attend, merge, widen, to_half};
 }
 
 }  // namespace

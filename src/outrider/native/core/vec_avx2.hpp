@@ -6,8 +6,11 @@
 
 namespace {
 
-constexpr int kMaxRows = 6;  // rows of a tile: 12 registers of sums, 4 to spare
-constexpr int kPairRows = 3;
+constexpr int kGroupRows = 6;   // rows of a group: 12 registers of sums, 4 to spare
+constexpr int kPairFloats = 3;  // up to how many rows two panels are taken together
+constexpr int kPairBlocks = 0;
+constexpr int kKept = 6;        // vectors of integers and sums of a group that stay in registers
+constexpr int kChains = 1;      // sums of integers that keep the multipliers busy
 constexpr int kMaxQueries = 4;  // of one call of attend
 constexpr int kSums = 6;        // vectors of sums that stay in registers
 
@@ -83,10 +86,13 @@ inline F to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.
 inline I round_int(F a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 inline F as_float(I a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
 
-// acc + w.lo · x.lo + w.hi · x.hi of each lane's two int16.
+// acc + w.lo · x.lo + w.hi · x.hi of each lane's two int16. The compiler must not see through the sum: it would
+// put off all the additions and keep every product in memory meanwhile.
 inline I dot_pair(I acc, I w, I x) {
-    return {_mm256_add_epi32(acc.lo, _mm256_madd_epi16(w.lo, x.lo)),
-            _mm256_add_epi32(acc.hi, _mm256_madd_epi16(w.hi, x.hi))};
+    acc.lo = _mm256_add_epi32(acc.lo, _mm256_madd_epi16(w.lo, x.lo));
+    acc.hi = _mm256_add_epi32(acc.hi, _mm256_madd_epi16(w.hi, x.hi));
+    asm("" : "+x"(acc.lo), "+x"(acc.hi));
+    return acc;
 }
 
 }  // namespace

@@ -6,8 +6,11 @@
 
 namespace {
 
-constexpr int kMaxRows = 12;  // rows of a tile: 24 sums of two panels, 8 registers to spare
-constexpr int kPairRows = 12;
+constexpr int kGroupRows = 12;   // rows of a group: 24 sums of two panels, 8 registers to spare
+constexpr int kPairFloats = 12;  // up to how many rows two panels are taken together
+constexpr int kPairBlocks = 8;
+constexpr int kKept = 32;       // vectors of integers and sums of a group that stay in registers
+constexpr int kChains = 8;      // sums of integers that keep the multipliers busy
 constexpr int kMaxQueries = 8;  // of one call of attend
 constexpr int kSums = 24;        // vectors of sums that stay in registers
 

@@ -6,8 +6,11 @@
 
 namespace {
 
-constexpr int kMaxRows = 6;
-constexpr int kPairRows = 3;
+constexpr int kGroupRows = 6;
+constexpr int kPairFloats = 3;
+constexpr int kPairBlocks = 0;
+constexpr int kKept = 6;        // vectors of integers and sums of a group that stay in registers
+constexpr int kChains = 1;
 constexpr int kMaxQueries = 4;  // of one call of attend
 constexpr int kSums = 6;        // vectors of sums that stay in registers
 

@@ -8,8 +8,11 @@
 
 namespace {
 
-constexpr int kMaxRows = 2;
-constexpr int kPairRows = 0;
+constexpr int kGroupRows = 2;
+constexpr int kPairFloats = 0;
+constexpr int kPairBlocks = 0;
+constexpr int kKept = 4;        // vectors of integers and sums of a group that stay in registers
+constexpr int kChains = 1;
 constexpr int kMaxQueries = 4;  // of one call of attend
 constexpr int kSums = 4;        // vectors of sums that stay in registers
 
