@@ -71,7 +71,7 @@ def _directory() -> Path | None:
     if named.lower() == "off":
         return None
     if named:
-        return Path(named).expanduser() / "packed"
+        return Path(os.path.expanduser(named)) / "packed"  # unlike Path.expanduser, never an error
     try:
         home = Path.home()
     except RuntimeError:
