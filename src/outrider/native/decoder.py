@@ -47,7 +47,6 @@ class NativeDecoder:
             raise UnknownNameError("weights", weights, WEIGHTS)
         chosen = auto_weights(config, source) if weights == "auto" else weights
         packer = Packer(config, source, chosen, may_widen=weights == "auto")
-        matrices = matrices_of(packer)
         self._core = _core.make_decoder(
             config.vocab_size,
             config.hidden_size,
@@ -58,13 +57,12 @@ class NativeDecoder:
             config.norm_eps,
             isa,
         )
+        matrices = matrices_of(packer)
         for index in range(config.layers):
             self._core.add_layer(_layer(packer, matrices, config, index), config.window(index) or 0)
         embedding = matrices[EMBEDDING]
         head = matrices.get(HEAD, embedding)
-        self.weight_bytes = (
-            sum(m.nbytes for m in matrices.values()) - (embedding is not head) * embedding.nbytes
-        )
+        self.weight_bytes = sum(m.nbytes for name, m in matrices.items() if name != EMBEDDING or m is head)
         """Bytes of the matrices that every pass reads: those of the layers and the head."""
         self._core.set_top(embedding, packer.vector("model.norm.weight"), head)
         self._every_layer = tuple(range(config.layers))
