@@ -233,10 +233,10 @@ def test_what_a_crash_left_is_removed_later(model: Path, place: Path) -> None:
 def test_a_full_disk_costs_a_word_and_nothing_else(
     model: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: object) -> None:
+    def full(self: object, data: memoryview) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(packed._Writer, "flush", full)
+    monkeypatch.setattr(packed._Writer, "_hand_over", full)
     decoder = load(model)
     assert decoder.notices == [f"packed weights are not kept in {place}: No space left on device"]
     assert not list(place.iterdir())

@@ -18,6 +18,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -91,15 +92,15 @@ def write_packed(path: Path, key: str, matrices: Iterable[Named], notices: list[
 
 
 def _write(file: BinaryIO, key: str, matrices: Iterable[Named], notices: list[str]) -> None:
-    out = _Writer(file)
-    out.write(bytes(_PAGE))
     rows: list[tuple[str, str, int, int, float, int, int]] = []
-    for name, m in matrices:
-        offset = out.write(m.panels())
-        rows.append((name, m.format, m.outputs, m.inputs, m.largest, offset, m.nbytes))
-    table = json.dumps({"key": key, "notices": notices, "matrices": rows}).encode()
-    offset = out.write(table)
-    out.flush()
+    with _Writer(file) as out:
+        out.write(bytes(_PAGE))
+        for name, m in matrices:
+            offset = out.write(m.panels())
+            rows.append((name, m.format, m.outputs, m.inputs, m.largest, offset, m.nbytes))
+        table = json.dumps({"key": key, "notices": notices, "matrices": rows}).encode()
+        offset = out.write(table)
+        out.finish()
     head = _HEAD.pack(
         _MAGIC, VERSION, len(table), offset, offset + len(table), hashlib.sha256(table).digest()
     )
@@ -144,11 +145,20 @@ def _remove(path: Path) -> None:
 
 
 class _Writer:
-    """Writes in large pieces that begin at multiples of their size."""
+    """Writes large pieces that begin at multiples of their size, each while the next is filled."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._chunk = file, memoryview(bytearray(_CHUNK))
+        self._file = file
+        self._chunk, self._other = (memoryview(bytearray(_CHUNK)) for _ in range(2))
         self._filled = self._offset = 0
+        self._thread = ThreadPoolExecutor(1, "write packed weights")
+        self._writing: Future[None] | None = None
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
 
     def write(self, data: Any) -> int:
         """Append bytes at the beginning of a page and return their offset."""
@@ -157,12 +167,10 @@ class _Writer:
         self._append(memoryview(data))
         return offset
 
-    def flush(self) -> None:
-        """Hand over what is left."""
-        left = self._chunk[: self._filled]
-        while left:
-            left = left[self._file.write(left) :]
-        self._filled = 0
+    def finish(self) -> None:
+        """Return when all is written."""
+        self._flush()
+        self._settle()
 
     def _append(self, data: memoryview) -> None:
         self._offset += len(data)
@@ -172,4 +180,17 @@ class _Writer:
             self._filled += len(part)
             data = data[len(part) :]
             if self._filled == _CHUNK:
-                self.flush()
+                self._flush()
+
+    def _flush(self) -> None:
+        self._settle()
+        self._writing = self._thread.submit(self._hand_over, self._chunk[: self._filled])
+        self._chunk, self._other, self._filled = self._other, self._chunk, 0
+
+    def _settle(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
+
+    def _hand_over(self, data: memoryview) -> None:
+        while data:
+            data = data[self._file.write(data) :]
