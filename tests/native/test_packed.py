@@ -24,6 +24,7 @@ from outrider.native.decoder import NativeDecoder
 from outrider.native.weights import Packer
 from outrider.types import DraftTree
 from tiny import RandomSource, tiny_config
+from tiny_blocks import block_config, block_source, write_blocks
 
 CONFIG = tiny_config()
 TESTS = Path(__file__).parents[1]
@@ -39,10 +40,15 @@ def save(directory: Path, seed: int = 0, scale: float = 1.0) -> Path:
 
 def load(directory: Path, weights: str = "fp16") -> NativeDecoder:
     decoder = NativeDecoder(CONFIG, SafetensorsSource(directory), weights=weights)
+    settle()
+    return decoder
+
+
+def settle() -> None:
+    """Wait until what was written has its name."""
     for thread in threading.enumerate():
         if thread.name.startswith("publish"):
             thread.join()
-    return decoder
 
 
 def logits(decoder: NativeDecoder) -> Tensor:
@@ -92,6 +98,21 @@ def test_a_second_load_packs_nothing_and_gives_the_same_logits_bit_for_bit(
     for decoder in (first, second):
         assert torch.equal(logits(in_memory), logits(decoder))
         assert decoder.parameters == in_memory.parameters
+
+
+def test_blocks_of_a_gguf_file_are_kept_too(place: Path, tmp_path: Path, packings: list[str]) -> None:
+    config, kinds = block_config("Q4_K"), {"q": "Q4_1", "k": "F16", "v": "Q6_K", "gate": "Q8_0"}
+    path = write_blocks(
+        tmp_path / "model.gguf", config, lambda name: kinds.get(name.split(".")[-2][:-5], "Q4_K")
+    )
+    decoders = []
+    for _ in range(2):
+        packings.clear()
+        decoders.append(NativeDecoder(config, block_source(path, config), weights="auto"))
+        settle()
+    assert not packings
+    assert decoders[0].weights == decoders[1].weights == "file (fp16, q4_1, q4_k, q6_k, q8_0)"
+    assert torch.equal(logits(decoders[0]), logits(decoders[1]))
 
 
 def test_a_mapped_model_outlives_its_file(model: Path, place: Path) -> None:

@@ -150,10 +150,6 @@ NB_MODULE(_core, m) {
                 const Matrix& w = nb::cast<const Matrix&>(self);
                 return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(w.data.as<uint8_t>(), {w.data.bytes()}, self);
             })
-        .def("repack", [](const Matrix& w, const std::string& format, int threads) {
-                nb::gil_scoped_release release;
-                return shared(pack_again(w, format_of(format), threads));
-            }, "format"_a, "threads"_a = 1)
         .def("read", [](const Matrix& w, int output, MutableFloats out) {
                 if (output < 0 || output >= w.outputs || int(out.size()) != w.inputs)
                     throw std::invalid_argument("no such output, or out is not [inputs]");

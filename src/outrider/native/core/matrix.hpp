@@ -30,8 +30,6 @@ const char* name_of(Format format);
 
 // weights [outputs][inputs] to fp32, fp16, bf16 or int8 (one scale an output).
 Matrix pack_floats(const float* weights, int outputs, int inputs, Format format, int threads);
-// The same from weights that are packed already.
-Matrix pack_again(const Matrix& weights, Format format, int threads);
 // raw: the tensor's bytes as they lie in a GGUF file, `bytes` of them; std::invalid_argument where the size
 // doesn't fit. `order [outputs]`, where given, names for each output the row of the file that holds it.
 Matrix pack_blocks(const uint8_t* raw, size_t bytes, int outputs, int inputs, Format format, const int32_t* order,

@@ -103,13 +103,6 @@ Matrix pack_floats(const float* weights, int outputs, int inputs, Format format,
                      [=](int output, float*) { return weights + size_t(output) * inputs; });
 }
 
-Matrix pack_again(const Matrix& weights, Format format, int threads) {
-    return pack_rows(weights.outputs, weights.inputs, format, threads, [&](int output, float* space) {
-        weights.read(output, space);
-        return static_cast<const float*>(space);
-    });
-}
-
 Matrix convert_blocks(const uint8_t* raw, size_t bytes, int outputs, int inputs, Format format, Format to,
                       const int32_t* order, int threads) {
     const size_t row_bytes = raw_row_bytes(format, bytes, outputs, inputs, order);
