@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,8 @@ from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree
 
 VOCAB = 8
+# No test leaves anything in the user's cache directory, nor do the processes that tests start.
+os.environ["OUTRIDER_CACHE"] = "off"
 
 
 class RandomTrees:

@@ -87,6 +87,9 @@ class RandomSource:
     def blocks(self, name: str) -> None:
         return None
 
+    def fingerprint(self) -> None:
+        return None
+
     def scale(self, name: str, factor: float) -> None:
         self._tensors[name] *= factor
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,16 @@ def test_a_file_that_is_no_gguf_file_says_so(tmp_path: Path) -> None:
 def test_a_header_with_absurd_counts_is_damage_and_not_a_hang(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 64)
+    with pytest.raises(LoadError, match="damaged"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(("count", "length"), [(2**64 - 1, 0), (2, 2**64 - 1), (2, 2**62), (2, 40)])
+def test_a_list_of_texts_that_runs_past_the_end_is_damage(count: int, length: int, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(
+        b"GGUF" + struct.pack("<IQQQcIIQQ", 3, 0, 1, 1, b"k", 9, 8, count, length) + b"text".ljust(16)
+    )
     with pytest.raises(LoadError, match="damaged"):
         load_model(path)
 

@@ -53,9 +53,11 @@ def test_a_packed_block_holds_the_values_that_the_gguf_package_reads(kind: str, 
         assert same_bits(values_of(packed), expected)
     order = chance.permutation(outputs).astype(np.int32)
     assert same_bits(values_of(_core.pack_blocks(raw, outputs, 768, kind.lower(), order)), expected[order])
-    again = packed.repack("fp32")
-    assert same_bits(values_of(again), expected)
-    assert again.largest == np.abs(expected).max()
+    for to in ("fp32", "fp16", "bf16", "int8"):
+        converted = _core.pack_blocks(raw, outputs, 768, kind.lower(), order, 2, to)
+        plain = _core.pack(np.ascontiguousarray(expected[order]), to)
+        assert np.array_equal(converted.panels(), plain.panels())
+        assert converted.largest == plain.largest == np.abs(expected).max()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from outrider.errors import LoadError, UnsupportedModelError
+from outrider.models.fingerprint import fingerprint
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -46,6 +48,7 @@ class GGUFFile:
         self.path = path
         try:
             with path.open("rb") as file:
+                self.fingerprint = fingerprint(path, os.fstat(file.fileno()))
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             raise LoadError(f"cannot read {path}: {error}") from error
@@ -161,12 +164,27 @@ class _Cursor:
         self.offset = end
         return text
 
+    def strings(self, count: int) -> list[str]:
+        """Return `count` strings; a vocabulary has so many that `string` for each takes most of the time."""
+        data, offset, length_at = self.data, self.offset, struct.Struct("<Q").unpack_from
+        size, texts = len(data), []
+        for _ in range(count):
+            start = offset + 8
+            offset = start + length_at(data, offset)[0]
+            if offset > size:
+                raise struct.error("string runs past the end of the file")
+            texts.append(str(data[start:offset], "utf-8"))
+        self.offset = offset
+        return texts
+
     def value(self, kind: int) -> Any:
         if kind == _STRING:
             return self.string()
         if kind != _ARRAY:
             return self.scalar(_SCALARS[kind])
         item, count = self.scalar("I"), self.scalar("Q")
+        if item == _STRING:
+            return self.strings(count)
         if item in _SCALARS:
             return self.scalars(_SCALARS[item], count)
         return [self.value(item) for _ in range(count)]

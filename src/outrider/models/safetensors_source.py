@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from outrider.errors import LoadError, UnsupportedModelError
+from outrider.models.fingerprint import fingerprint
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -26,6 +27,7 @@ class SafetensorsSource:
         self.description = str(directory)
         self._open: dict[str, Any] = {}
         self._where: dict[str, Any] = {}
+        self._fingerprints: list[str] = []
         index = directory / INDEX
         if index.exists():
             placed = _weight_map(index)
@@ -65,11 +67,16 @@ class SafetensorsSource:
     def blocks(self, name: str) -> None:
         """Return None: safetensors hold plain numbers."""
 
+    def fingerprint(self) -> str:
+        """Return what tells these shards from all other files."""
+        return "; ".join(self._fingerprints)
+
     def _open_shard(self, path: Path) -> None:
         from safetensors import SafetensorError, safe_open
 
         if not path.exists():
             raise LoadError(f"{path} is missing although {INDEX} lists it; download the model again")
+        self._fingerprints.append(fingerprint(path, path.stat()))
         try:
             shard: Any = safe_open(path, framework="pt")
         except (SafetensorError, OSError) as error:

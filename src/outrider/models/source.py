@@ -53,6 +53,10 @@ class TensorSource(Protocol):
         """Return a matrix as it lies in a GGUF file; None where it comes from elsewhere."""
         ...
 
+    def fingerprint(self) -> str | None:
+        """Return what tells these files from all others; None where the tensors don't come from files."""
+        ...
+
 
 class StateDictSource:
     """The tensors of a model that is already in memory."""
@@ -75,6 +79,9 @@ class StateDictSource:
     def blocks(self, name: str) -> None:
         """Return None: tensors in memory are plain numbers."""
 
+    def fingerprint(self) -> None:
+        """Return None: tensors in memory come from no file."""
+
 
 class GGUFSource:
     """The tensors of a GGUF file under Hugging Face names, dequantised when read.
@@ -88,6 +95,7 @@ class GGUFSource:
         self._file, self.description = file, str(file.path)
         self._names = {from_gguf_name(name): name for name in file.tensors if name != "rope_freqs.weight"}
         self._heads = {"q_proj": heads, "k_proj": kv_heads}
+        self._fingerprint = f"{file.fingerprint} heads {heads} {kv_heads}"
 
     def names(self) -> set[str]:
         """Return the names of all tensors."""
@@ -106,6 +114,10 @@ class GGUFSource:
     def blocks(self, name: str) -> Blocks:
         """Return a matrix as it lies in the file."""
         return Blocks(*self._file.raw(self._names[name]), self._order(name))
+
+    def fingerprint(self) -> str:
+        """Return what tells this file, read with these heads, from all others."""
+        return self._fingerprint
 
     def _order(self, name: str) -> Tensor | None:
         """Return the row of the file for each row of a tensor, int32; None where they are the same."""

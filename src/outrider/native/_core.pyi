@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 class Cancelled(Exception): ...  # noqa: N818 (a state, not a fault)
 
@@ -15,18 +16,20 @@ class Matrix:
     inputs: int
     largest: float
     nbytes: int
-    def repack(self, format: str, threads: int = 1) -> Matrix: ...
+    def panels(self) -> Bytes: ...
     def read(self, output: int, out: Floats) -> None: ...
 
 def pack(weights: Floats, format: str, threads: int = 1) -> Matrix: ...
 def pack_blocks(
-    raw: np.ndarray[Any, np.dtype[np.uint8]],
+    raw: Bytes,
     outputs: int,
     inputs: int,
     format: str,
     order: np.ndarray[Any, np.dtype[np.int32]] | None = None,
     threads: int = 1,
+    to: str | None = None,
 ) -> Matrix: ...
+def matrix_over(panels: Bytes, format: str, outputs: int, inputs: int, largest: float) -> Matrix: ...
 
 class Cache:
     length: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -14,10 +14,12 @@ from outrider.errors import UnknownNameError
 from outrider.models.base import Batch, PassOutput
 from outrider.models.config import DecoderConfig
 from outrider.models.decoder import WEIGHTS, check_layers
+from outrider.models.names import EMBEDDING, HEAD
 from outrider.models.rope import rotation
 from outrider.models.source import TensorSource
 from outrider.native import _core
 from outrider.native.kv import NativeCache
+from outrider.native.store import matrices_of
 from outrider.native.weights import Packer, auto_weights
 
 
@@ -44,7 +46,7 @@ class NativeDecoder:
         if weights not in WEIGHTS:
             raise UnknownNameError("weights", weights, WEIGHTS)
         chosen = auto_weights(config, source) if weights == "auto" else weights
-        packer = Packer(source, chosen, may_widen=weights == "auto")
+        packer = Packer(config, source, chosen, may_widen=weights == "auto")
         self._core = _core.make_decoder(
             config.vocab_size,
             config.hidden_size,
@@ -55,21 +57,21 @@ class NativeDecoder:
             config.norm_eps,
             isa,
         )
-        self.weight_bytes = 0
-        """Bytes of the matrices that every pass reads: those of the layers and the head."""
+        matrices = matrices_of(packer)
         for index in range(config.layers):
-            parts = _layer(packer, config, index)
-            self._core.add_layer(parts, config.window(index) or 0)
-            self.weight_bytes += sum(part.nbytes for part in parts.values() if isinstance(part, _core.Matrix))
-        embedding, head = packer.top(config.tied_embeddings)
-        self.weight_bytes += head.nbytes
+            self._core.add_layer(_layer(packer, matrices, config, index), config.window(index) or 0)
+        embedding = matrices[EMBEDDING]
+        head = matrices.get(HEAD, embedding)
+        self.weight_bytes = sum(m.nbytes for name, m in matrices.items() if name != EMBEDDING or m is head)
+        """Bytes of the matrices that every pass reads: those of the layers and the head."""
         self._core.set_top(embedding, packer.vector("model.norm.weight"), head)
         self._every_layer = tuple(range(config.layers))
         self._positions = 0
         self._running = threading.Lock()
         self.notices = packer.notices
         self.parameters = packer.parameters
-        self.weights = f"file ({', '.join(sorted(packer.kinds))})" if chosen == "file" else chosen
+        kinds = sorted({matrix.format for matrix in matrices.values()})
+        self.weights = f"file ({', '.join(kinds)})" if chosen == "file" else chosen
         self.kernel = f"native {chosen} {self._core.isa}"
 
     def new_cache(self) -> NativeCache:
@@ -132,7 +134,9 @@ class NativeDecoder:
             self._positions = len(cos)
 
 
-def _layer(packer: Packer, config: DecoderConfig, index: int) -> dict[str, object]:
+def _layer(
+    packer: Packer, matrices: Mapping[str, _core.Matrix], config: DecoderConfig, index: int
+) -> dict[str, object]:
     """Return the parts of one layer under the core's names."""
     prefix = f"model.layers.{index}."
     linears = {
@@ -145,7 +149,7 @@ def _layer(packer: Packer, config: DecoderConfig, index: int) -> dict[str, objec
         "mlp_norm": packer.vector(f"{prefix}post_attention_layernorm.weight"),
     }
     for part, (name, bias) in linears.items():
-        parts[part] = packer.matrix(f"{name}.weight")
+        parts[part] = matrices[f"{name}.weight"]
         if bias:
             parts[f"{part}_bias"] = packer.vector(f"{name}.bias")
     if config.qk_norm:

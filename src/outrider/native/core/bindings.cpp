@@ -40,11 +40,18 @@ std::shared_ptr<Matrix> pack(Floats2 weights, const std::string& format, int thr
 }
 
 std::shared_ptr<Matrix> pack_raw(Bytes raw, int outputs, int inputs, const std::string& format,
-                                 std::optional<Order> order, int threads) {
-    const Format kind = format_of(format);
+                                 std::optional<Order> order, int threads, std::optional<std::string> to) {
+    const Format kind = format_of(format), wanted = to ? format_of(*to) : kind;
     if (order && narrow(order->shape(0)) != outputs) throw std::invalid_argument("order must name every output");
+    const int32_t* rows = order ? order->data() : nullptr;
     nb::gil_scoped_release release;
-    return shared(pack_blocks(raw.data(), raw.nbytes(), outputs, inputs, kind, order ? order->data() : nullptr, threads));
+    if (to) return shared(convert_blocks(raw.data(), raw.nbytes(), outputs, inputs, kind, wanted, rows, threads));
+    return shared(pack_blocks(raw.data(), raw.nbytes(), outputs, inputs, kind, rows, threads));
+}
+
+std::shared_ptr<Matrix> over(Bytes panels, const std::string& format, int outputs, int inputs, float largest) {
+    return shared(matrix_over(panels.data(), panels.nbytes(), std::make_shared<Bytes>(panels), format_of(format),
+                              narrow(outputs), narrow(inputs), largest));
 }
 
 const std::pair<const char*, Weights Layer::*> kMatrices[] = {
@@ -139,10 +146,10 @@ NB_MODULE(_core, m) {
         .def_ro("inputs", &Matrix::inputs)
         .def_ro("largest", &Matrix::largest)
         .def_prop_ro("nbytes", [](const Matrix& w) { return w.data.bytes(); })
-        .def("repack", [](const Matrix& w, const std::string& format, int threads) {
-                nb::gil_scoped_release release;
-                return shared(pack_again(w, format_of(format), threads));
-            }, "format"_a, "threads"_a = 1)
+        .def("panels", [](nb::handle self) {
+                const Matrix& w = nb::cast<const Matrix&>(self);
+                return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(w.data.as<uint8_t>(), {w.data.bytes()}, self);
+            })
         .def("read", [](const Matrix& w, int output, MutableFloats out) {
                 if (output < 0 || output >= w.outputs || int(out.size()) != w.inputs)
                     throw std::invalid_argument("no such output, or out is not [inputs]");
@@ -150,7 +157,8 @@ NB_MODULE(_core, m) {
             }, "output"_a, "out"_a.noconvert());
     m.def("pack", &pack, "weights"_a, "format"_a, "threads"_a = 1);
     m.def("pack_blocks", &pack_raw, "raw"_a.noconvert(), "outputs"_a, "inputs"_a, "format"_a,
-          "order"_a.noconvert() = nb::none(), "threads"_a = 1);
+          "order"_a.noconvert() = nb::none(), "threads"_a = 1, "to"_a = nb::none());
+    m.def("matrix_over", &over, "panels"_a.noconvert(), "format"_a, "outputs"_a, "inputs"_a, "largest"_a);
 
     nb::class_<Cache>(m, "Cache")
         .def(nb::init<int, int, int>(), "layers"_a, "kv_heads"_a, "dim"_a)

@@ -121,43 +121,81 @@ void put(Format format, const Layout& layout, const Block& block, int lane, uint
         for (int i = 0; i < 32; ++i) record[32 + 32 * (i / 2) + 2 * lane + i % 2] = block.values[i];
         return;
     }
-    uint32_t nibbles[4] = {}, bits = 0, pairs[2] = {};
-    for (int i = 0; i < 32; ++i) {
-        nibbles[i / 8] |= uint32_t(block.values[i] & 15) << nibble_shift(i);
-        bits |= uint32_t(block.values[i] >> 4 & 1) << bit_shift(i);
-        pairs[i / 16] |= uint32_t(block.values[i] >> 4 & 3) << two_bit_shift(i);
+    for (int g = 0; g < 4; ++g) {
+        uint32_t nibbles = 0;
+        for (int i = 0; i < 8; ++i) nibbles |= uint32_t(block.values[8 * g + i] & 15) << nibble_shift(i);
+        put_word(record + layout.nibbles + 64 * g, lane, nibbles);
     }
-    for (int g = 0; g < 4; ++g) put_word(record + layout.nibbles + 64 * g, lane, nibbles[g]);
-    if (layout.bits) put_word(record + layout.bits, lane, bits);
-    if (format == Format::Q6_K)
-        for (int g = 0; g < 2; ++g) put_word(record + 288 + 64 * g, lane, pairs[g]);
+    if (layout.bits) {
+        uint32_t bits = 0;
+        for (int i = 0; i < 32; ++i) bits |= uint32_t(block.values[i] >> 4 & 1) << bit_shift(i);
+        put_word(record + layout.bits, lane, bits);
+    }
+    for (int g = 0; format == Format::Q6_K && g < 2; ++g) {
+        uint32_t pairs = 0;
+        for (int i = 0; i < 16; ++i) pairs |= uint32_t(block.values[16 * g + i] >> 4 & 3) << two_bit_shift(i);
+        put_word(record + 288 + 64 * g, lane, pairs);
+    }
 }
 
-// The value of input i of a record, computed as the gguf package does: products exact, one rounding at most.
-float value_of(Format format, const Layout& layout, const uint8_t* header, const uint8_t* record, int lane, int i) {
-    int q = 0;
-    if (format == Format::Q8_0) q = int8_t(record[32 + 32 * (i / 2) + 2 * lane + i % 2]);
-    else q = get_word(record + layout.nibbles + 64 * (i / 8), lane) >> nibble_shift(i) & 15;
-    if (layout.bits) q |= (get_word(record + layout.bits, lane) >> bit_shift(i) & 1) << 4;
-    if (format == Format::Q6_K) q |= (get_word(record + 288 + 64 * (i / 16), lane) >> two_bit_shift(i) & 3) << 4;
-    const float d = half_to_float(get_half(layout.header ? header : record, lane));
-    switch (format) {
-        case Format::Q8_0: return d * float(q);
-        case Format::Q4_0: return d * float(q - 8);
-        case Format::Q5_0: return d * float(q - 16);
-        case Format::Q4_1:
-        case Format::Q5_1: return d * float(q) + half_to_float(get_half(record + 32, lane));
-        case Format::Q6_K: return d * float(int8_t(record[16 * (i / 16) + lane])) * float(q - 32);
-        default:
-            return d * float(record[lane]) * float(q) -
-                   half_to_float(get_half(header + 32, lane)) * float(record[16 + lane]);
+// The integers that `put` put into a record, and their scale parts.
+Block take(Format format, const Layout& layout, const uint8_t* record, int lane) {
+    Block block;
+    if (layout.header) block.a = record[lane], block.b = record[16 + lane];
+    else block.a = get_half(record, lane);
+    if (format == Format::Q4_1 || format == Format::Q5_1) block.b = get_half(record + 32, lane);
+    if (format == Format::Q8_0) {
+        for (int i = 0; i < 32; ++i) block.values[i] = record[32 + 32 * (i / 2) + 2 * lane + i % 2];
+        return block;
     }
+    for (int g = 0; g < 4; ++g) {
+        const uint32_t nibbles = get_word(record + layout.nibbles + 64 * g, lane);
+        for (int i = 0; i < 8; ++i) block.values[8 * g + i] = nibbles >> nibble_shift(i) & 15;
+    }
+    if (layout.bits) {
+        const uint32_t bits = get_word(record + layout.bits, lane);
+        for (int i = 0; i < 32; ++i) block.values[i] |= (bits >> bit_shift(i) & 1) << 4;
+    }
+    for (int g = 0; format == Format::Q6_K && g < 2; ++g) {
+        const uint32_t pairs = get_word(record + 288 + 64 * g, lane);
+        for (int i = 0; i < 16; ++i) block.values[16 * g + i] |= (pairs >> two_bit_shift(i) & 3) << 4;
+    }
+    return block;
 }
+
+// The values of a sub-block, computed as the gguf package does: products exact, one rounding at most. `d` and
+// `m` are those of a K super-block.
+void values_of(Format format, const Block& block, uint16_t d, uint16_t m, float* out) {
+    const float scale = half_to_float(d);
+    float scales[2] = {scale, scale}, offset = 0;
+    int zero = 0;
+    switch (format) {
+        case Format::Q8_0:
+            for (int i = 0; i < 32; ++i) out[i] = half_to_float(block.a) * float(int8_t(block.values[i]));
+            return;
+        case Format::Q6_K:
+            scales[0] *= float(int8_t(block.a)), scales[1] *= float(int8_t(block.b)), zero = 32;
+            break;
+        case Format::Q4_K:
+        case Format::Q5_K:
+            scales[0] *= float(block.a), scales[1] = scales[0], offset = half_to_float(m) * float(block.b);
+            break;
+        default:
+            scales[0] = scales[1] = half_to_float(block.a);
+            if (format == Format::Q4_0) zero = 8;
+            else if (format == Format::Q5_0) zero = 16;
+            else offset = -half_to_float(block.b);
+    }
+    for (int i = 0; i < 32; ++i) out[i] = scales[i / 16] * float(int(block.values[i]) - zero) - offset;
+}
+
+// The halves that stand at the head of a K super-block: d and dmin lie first in Q4_K and Q5_K, d last in Q6_K.
+uint16_t head_d(Format format, const uint8_t* raw) { return u16(format == Format::Q6_K ? raw + 208 : raw); }
+uint16_t head_m(const uint8_t* raw) { return u16(raw + 2); }
 
 }  // namespace
 
-Matrix pack_blocks(const uint8_t* raw, size_t bytes, int outputs, int inputs, Format format, const int32_t* order,
-                   int threads) {
+size_t raw_row_bytes(Format format, size_t bytes, int outputs, int inputs, const int32_t* order) {
     const Layout layout = layout_of(format);
     if (outputs < 1 || inputs < 1 || inputs % layout.inputs)
         throw std::invalid_argument(std::string(name_of(format)) + " weights need a multiple of " +
@@ -169,10 +207,23 @@ Matrix pack_blocks(const uint8_t* raw, size_t bytes, int outputs, int inputs, Fo
                                     " bytes, not " + std::to_string(bytes));
     for (int n = 0; order && n < outputs; ++n)
         if (order[n] < 0 || order[n] >= outputs) throw std::invalid_argument("order names a row that is not there");
+    return row_bytes;
+}
+
+size_t block_panel_bytes(Format format, int inputs) {
+    const Layout layout = layout_of(format);
+    if (inputs % layout.inputs) throw std::invalid_argument("the inputs are not whole blocks");
+    return size_t(inputs / layout.inputs) * (layout.header + size_t(layout.inputs / kBlock) * layout.record);
+}
+
+Matrix pack_blocks(const uint8_t* raw, size_t bytes, int outputs, int inputs, Format format, const int32_t* order,
+                   int threads) {
+    const size_t row_bytes = raw_row_bytes(format, bytes, outputs, inputs, order);
+    const Layout layout = layout_of(format);
     Matrix m{format, outputs, inputs};
     const int parts = layout.inputs / kBlock;
     const size_t step = layout.header + size_t(parts) * layout.record;
-    m.panel_bytes = step * (inputs / layout.inputs);
+    m.panel_bytes = block_panel_bytes(format, inputs);
     m.data = Buffer(m.panel_bytes * m.panels());
     parallel_for(m.panels(), threads, [&](int p) {
         for (int lane = 0; lane < kLanes && p * kLanes + lane < outputs; ++lane) {
@@ -180,9 +231,9 @@ Matrix pack_blocks(const uint8_t* raw, size_t bytes, int outputs, int inputs, Fo
             const uint8_t* from = raw + row_bytes * (order ? order[output] : output);
             uint8_t* to = m.data.as<uint8_t>() + p * m.panel_bytes;
             for (int b = 0; b < inputs / layout.inputs; ++b, from += layout.bytes, to += step) {
-                if (layout.header) {  // d and dmin lie first in Q4_K and Q5_K, d last in Q6_K
-                    put_half(to, lane, u16(format == Format::Q6_K ? from + 208 : from));
-                    if (layout.header > 32) put_half(to + 32, lane, u16(from + 2));
+                if (layout.header) {
+                    put_half(to, lane, head_d(format, from));
+                    if (layout.header > 32) put_half(to + 32, lane, head_m(from));
                 }
                 for (int part = 0; part < parts; ++part)
                     put(format, layout, decode(format, from, part), lane, to + layout.header + part * layout.record);
@@ -193,14 +244,24 @@ Matrix pack_blocks(const uint8_t* raw, size_t bytes, int outputs, int inputs, Fo
 }
 
 void read_blocks(const Matrix& matrix, const uint8_t* panel, int lane, float* out) {
-    const Layout layout = layout_of(matrix.format);
+    const Format format = matrix.format;
+    const Layout layout = layout_of(format);
     const int parts = layout.inputs / kBlock;
     for (int k = 0; k < matrix.inputs; k += layout.inputs) {
-        const uint8_t* record = panel + layout.header;
-        for (int part = 0; part < parts; ++part, record += layout.record)
-            for (int i = 0; i < kBlock; ++i)
-                *out++ = value_of(matrix.format, layout, panel, record, lane, i);
-        panel = record;
+        const uint16_t d = layout.header ? get_half(panel, lane) : 0;
+        const uint16_t m = layout.header > 32 ? get_half(panel + 32, lane) : 0;
+        panel += layout.header;
+        for (int part = 0; part < parts; ++part, panel += layout.record, out += kBlock)
+            values_of(format, take(format, layout, panel, lane), d, m, out);
+    }
+}
+
+void read_raw_blocks(Format format, const uint8_t* raw, int inputs, float* out) {
+    const Layout layout = layout_of(format);
+    for (int k = 0; k < inputs; k += layout.inputs, raw += layout.bytes) {
+        const uint16_t d = layout.header ? head_d(format, raw) : 0, m = layout.header > 32 ? head_m(raw) : 0;
+        for (int part = 0; part < layout.inputs / kBlock; ++part, out += kBlock)
+            values_of(format, decode(format, raw, part), d, m, out);
     }
 }
 

@@ -1,5 +1,6 @@
 // Weights of one linear layer, packed into panels of 16 outputs.
 #pragma once
+#include <memory>
 #include <string>
 
 #include "buffer.hpp"
@@ -29,11 +30,16 @@ const char* name_of(Format format);
 
 // weights [outputs][inputs] to fp32, fp16, bf16 or int8 (one scale an output).
 Matrix pack_floats(const float* weights, int outputs, int inputs, Format format, int threads);
-// The same from weights that are packed already.
-Matrix pack_again(const Matrix& weights, Format format, int threads);
 // raw: the tensor's bytes as they lie in a GGUF file, `bytes` of them; std::invalid_argument where the size
 // doesn't fit. `order [outputs]`, where given, names for each output the row of the file that holds it.
 Matrix pack_blocks(const uint8_t* raw, size_t bytes, int outputs, int inputs, Format format, const int32_t* order,
                    int threads);
+// The same weights in the format `to`: fp32, fp16, bf16 or int8.
+Matrix convert_blocks(const uint8_t* raw, size_t bytes, int outputs, int inputs, Format format, Format to,
+                      const int32_t* order, int threads);
+// Weights that were packed before and lie in memory of `owner`, which is kept; nothing is copied.
+// std::invalid_argument where their size or their boundary, 64 bytes, doesn't fit.
+Matrix matrix_over(const uint8_t* panels, size_t bytes, std::shared_ptr<const void> owner, Format format, int outputs,
+                   int inputs, float largest);
 
 }  // namespace outrider

@@ -13,7 +13,21 @@ namespace {
 constexpr const char* kNames[] = {"fp32", "fp16", "bf16", "int8", "q4_0", "q4_1",
                                   "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"};
 
-int float_bytes(Format format) { return format == Format::F32 ? 4 : 2; }
+size_t panel_bytes(Format format, int inputs) {
+    const size_t weights = size_t(round_up(inputs, kBlock)) * kLanes;
+    if (format > Format::I8) return block_panel_bytes(format, inputs);
+    return format == Format::I8 ? 64 + weights : weights * (format == Format::F32 ? 4 : 2);
+}
+
+// The largest absolute value; what is not a number doesn't count. As integers, which compilers vectorise.
+float largest_of(const float* row, int count) {
+    int32_t most = 0;
+    for (int k = 0; k < count; ++k) {
+        const int32_t size = int32_t(bits_of(row[k]) & 0x7FFFFFFF);
+        most = std::max(most, size > 0x7F800000 ? 0 : size);
+    }
+    return float_of(uint32_t(most));
+}
 
 // To the nearest integer, halves to even; for |x| < 2²².
 float round_even(float x) { return (x + 12582912.0f) - 12582912.0f; }
@@ -55,8 +69,7 @@ template <class Row> Matrix pack_rows(int outputs, int inputs, Format format, in
     if (outputs < 1 || inputs < 1) throw std::invalid_argument("a weight matrix cannot be empty");
     if (format > Format::I8) throw std::invalid_argument("float weights are packed as fp32, fp16, bf16 or int8");
     Matrix m{format, outputs, inputs};
-    m.panel_bytes = format == Format::I8 ? 64 + size_t(m.padded_inputs()) * kLanes
-                                         : size_t(m.padded_inputs()) * kLanes * float_bytes(format);
+    m.panel_bytes = panel_bytes(format, inputs);
     m.data = Buffer(m.panel_bytes * m.panels());
     std::vector<float> largest(m.panels());
     const Kernels& kernels = *choose_kernels(nullptr);
@@ -65,7 +78,7 @@ template <class Row> Matrix pack_rows(int outputs, int inputs, Format format, in
         std::vector<float> space(inputs);
         for (int lane = 0; lane < kLanes && p * kLanes + lane < outputs; ++lane) {
             const float* row = row_of(p * kLanes + lane, space.data());
-            for (int k = 0; k < inputs; ++k) largest[p] = std::max(largest[p], std::fabs(row[k]));
+            largest[p] = std::max(largest[p], largest_of(row, inputs));
             if (format == Format::F16) pack_half(row, lane, kernels, m, panel);
             else if (format == Format::I8) pack_int8(row, lane, m, panel);
             else pack_plain(row, lane, m, panel);
@@ -90,11 +103,24 @@ Matrix pack_floats(const float* weights, int outputs, int inputs, Format format,
                      [=](int output, float*) { return weights + size_t(output) * inputs; });
 }
 
-Matrix pack_again(const Matrix& weights, Format format, int threads) {
-    return pack_rows(weights.outputs, weights.inputs, format, threads, [&](int output, float* space) {
-        weights.read(output, space);
+Matrix convert_blocks(const uint8_t* raw, size_t bytes, int outputs, int inputs, Format format, Format to,
+                      const int32_t* order, int threads) {
+    const size_t row_bytes = raw_row_bytes(format, bytes, outputs, inputs, order);
+    return pack_rows(outputs, inputs, to, threads, [=](int output, float* space) {
+        read_raw_blocks(format, raw + row_bytes * (order ? order[output] : output), inputs, space);
         return static_cast<const float*>(space);
     });
+}
+
+Matrix matrix_over(const uint8_t* panels, size_t bytes, std::shared_ptr<const void> owner, Format format, int outputs,
+                   int inputs, float largest) {
+    if (outputs < 1 || inputs < 1) throw std::invalid_argument("a weight matrix cannot be empty");
+    Matrix m{format, outputs, inputs};
+    m.panel_bytes = panel_bytes(format, inputs), m.largest = largest;
+    if (bytes != m.panel_bytes * m.panels()) throw std::invalid_argument("packed weights of another size");
+    if (reinterpret_cast<uintptr_t>(panels) % 64) throw std::invalid_argument("packed weights off their boundary");
+    m.data = Buffer(panels, bytes, std::move(owner));
+    return m;
 }
 
 void Matrix::read(int output, float* out) const {
