@@ -52,12 +52,6 @@ void Activations::pack_block(const float* x, int block, int inputs, int row, int
     }
 }
 
-void Activations::pack_row(const float* x, int inputs, int row, int first, int end,
-                           std::initializer_list<const Matrix*> next) {
-    const bool floats = any(next, false), blocks = any(next, true);
-    for (int block = 0; block < inputs / kBlock; ++block) pack_block(x, block, inputs, row, first, end, floats, blocks);
-}
-
 void Activations::pack_tile(const float* x, int stride, int first, int end, int from, int to,
                             std::initializer_list<const Matrix*> next) {
     const int rows = end - first;

@@ -24,8 +24,6 @@ public:
 
     // The tile of rows first … end − 1, once every one of them is packed.
     Tile tile(int first, int end, int inputs) const;
-    // Packs a row of the tile first … end − 1 as the matrices `next` ask for it.
-    void pack_row(const float* x, int inputs, int row, int first, int end, std::initializer_list<const Matrix*> next);
     // Packs this thread's share of all rows of x, `stride` apart.
     void pack(int thread, int threads, const std::vector<int>& tiles, const float* x, int stride,
               std::initializer_list<const Matrix*> next);

@@ -7,7 +7,7 @@
 namespace {
 using outrider::kPartHead, outrider::kPartSums;
 
-constexpr int kAheadPlaces = 256;  // the length of a range, most likely
+constexpr int kAheadPlaces = 128;  // the length of a range, most likely
 
 inline const float* key_block(const Keys& keys, int slot, int dim) {
     return keys.pages[slot / kSlots] + keys.keys + size_t(slot % kSlots) * dim;

@@ -6,7 +6,7 @@
 namespace outrider {
 namespace {
 
-constexpr int kSegment = 256;   // places; a multiple of a page's slots
+constexpr int kSegment = 128;   // places; a multiple of a page's slots
 constexpr int kChunkRows = 32;  // rows that take a segment one after another
 
 }  // namespace
@@ -70,7 +70,8 @@ void Attention::place(int thread, int index, const Layer& l) {
     const float scale = 1.44269504f / std::sqrt(float(s.dim));  // scores become logarithms to base 2
     const Range mine = w_.share_of(w_.plan.rows * s.kv_heads, thread);
     for (int piece = mine.begin; piece < mine.end; ++piece) {
-        const int row = piece / s.kv_heads, head = piece % s.kv_heads, sequence = w_.plan.sequences[row];
+        // Neighbouring rows of a head share lines of memory in the cache, so they go to one thread.
+        const int row = piece % w_.plan.rows, head = piece / w_.plan.rows, sequence = w_.plan.sequences[row];
         const float* cos = w_.model.cos.data() + size_t(w_.plan.positions[row]) * half;
         const float* sin = w_.model.sin.data() + size_t(w_.plan.positions[row]) * half;
         float* base = w_.qkv + size_t(row) * w_.qkv_stride;

@@ -71,30 +71,25 @@ void Stages::mlp(int thread, const Layer& l) {
     linear(w_, thread, {{l.down.get(), &l.down_bias}}, tiles, Into::Add, w_.x, w_.x_stride, w_.shape.hidden);
 }
 
-// Norms rows of x and packs them for the matrices that come next; a tile at a time where there are many.
+// Norms rows of x and packs them for the matrices that come next. Many tiles are shared out among the threads; of a
+// few, each thread packs a stretch of the inputs of all rows and norms the rows anew for that, since rows lie
+// interleaved and threads that write to the same lines of memory hold each other up.
 void Stages::norm(int thread, const std::vector<int>& rows, const std::vector<int>& tiles, const Vector& weight,
                   std::initializer_list<const Matrix*> next) {
     float* y = w_.scratch(thread);
-    const int stride = w_.x_stride, tile_count = int(tiles.size()) - 1;
-    auto norm_row = [&](int i, float* out) {
-        // The padding of x is zero and adds nothing to the squares; the mean is over the true width.
-        w_.kernels.norm(w_.x + size_t(rows[i]) * stride, weight.data(), w_.shape.hidden, w_.shape.eps, out);
-        std::fill(out + weight.size(), out + stride, 0.0f);
-    };
-    if (tile_count >= 4 * w_.threads) {
-        const Range mine = w_.share_of(tile_count, thread);
-        for (int t = mine.begin; t < mine.end; ++t) {
-            for (int i = tiles[t]; i < tiles[t + 1]; ++i) norm_row(i, y + size_t(i - tiles[t]) * stride);
-            w_.acts.pack_tile(y, stride, tiles[t], tiles[t + 1], 0, stride, next);
+    const int stride = w_.x_stride, count = int(tiles.size()) - 1;
+    const bool many = count >= 4 * w_.threads;
+    const Range mine = many ? w_.share_of(count, thread) : Range{0, count};
+    const Range blocks = many ? Range{0, stride / kBlock} : w_.share_of(stride / kBlock, thread);
+    if (blocks.begin == blocks.end) return;
+    for (int t = mine.begin; t < mine.end; ++t) {
+        for (int i = tiles[t]; i < tiles[t + 1]; ++i) {
+            float* out = y + size_t(i - tiles[t]) * stride;
+            // The padding of x is zero and adds nothing to the squares; the mean is over the true width.
+            w_.kernels.norm(w_.x + size_t(rows[i]) * stride, weight.data(), w_.shape.hidden, w_.shape.eps, out);
+            std::fill(out + weight.size(), out + stride, 0.0f);
         }
-        return;
-    }
-    const Range mine = w_.share_of(int(rows.size()), thread);
-    int tile = 0;
-    for (int i = mine.begin; i < mine.end; ++i) {
-        while (tiles[tile + 1] <= i) ++tile;
-        norm_row(i, y);
-        w_.acts.pack_row(y, stride, i, tiles[tile], tiles[tile + 1], next);
+        w_.acts.pack_tile(y, stride, tiles[t], tiles[t + 1], blocks.begin * kBlock, blocks.end * kBlock, next);
     }
 }
 

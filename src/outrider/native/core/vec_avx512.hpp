@@ -65,6 +65,9 @@ template <int n> inline I shift_left(I a) { return {_mm512_slli_epi32(a.v, n)}; 
 inline I load_i8_pairs(const uint8_t* p) { return {_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)p))}; }
 inline F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 inline I round_int(F a) { return {_mm512_cvtps_epi32(a.v)}; }
+inline I as_int(F a) { return {_mm512_castps_si512(a.v)}; }
+inline I max(I a, I b) { return {_mm512_max_epi32(a.v, b.v)}; }
+inline int32_t max_lanes(I a) { return _mm512_reduce_max_epi32(a.v); }
 inline F as_float(I a) { return {_mm512_castsi512_ps(a.v)}; }
 
 // acc + w.lo · x.lo + w.hi · x.hi of each lane's two int16.

@@ -82,6 +82,11 @@ inline I load_i8_pairs(const uint8_t* p) {
 }
 inline F to_float(I a) { F b; EACH(b.v[j] = vcvtq_f32_s32(a.v[j])) return b; }
 inline I round_int(F a) { I b; EACH(b.v[j] = vcvtnq_s32_f32(a.v[j])) return b; }
+inline I as_int(F a) { I b; EACH(b.v[j] = vreinterpretq_s32_f32(a.v[j])) return b; }
+inline I max(I a, I b) { EACH(a.v[j] = vmaxq_s32(a.v[j], b.v[j])) return a; }
+inline int32_t max_lanes(I a) {
+    return vmaxvq_s32(vmaxq_s32(vmaxq_s32(a.v[0], a.v[1]), vmaxq_s32(a.v[2], a.v[3])));
+}
 inline F as_float(I a) { F b; EACH(b.v[j] = vreinterpretq_f32_s32(a.v[j])) return b; }
 
 // acc + w.lo · x.lo + w.hi · x.hi of each lane's two int16.

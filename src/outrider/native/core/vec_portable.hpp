@@ -92,6 +92,13 @@ inline I round_int(F a) {
         return r >= -2147483648.0f && r < 2147483648.0f ? int32_t(r) : INT32_MIN;
     });
 }
+inline I as_int(F a) { return each_int([&](int j) { return int32_t(bits_of(a.v[j])); }); }
+inline I max(I a, I b) { return each_int([&](int j) { return a.v[j] > b.v[j] ? a.v[j] : b.v[j]; }); }
+inline int32_t max_lanes(I a) {
+    int32_t most = a.v[0];
+    for (int j = 1; j < 16; ++j) most = a.v[j] > most ? a.v[j] : most;
+    return most;
+}
 inline F as_float(I a) { return each([&](int j) { return float_of(uint32_t(a.v[j])); }); }
 
 // acc + w.lo · x.lo + w.hi · x.hi of each lane's two int16.
