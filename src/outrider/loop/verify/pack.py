@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from outrider.models.base import Batch
 from outrider.types import DraftTree
 
-PROMPT_ROWS = 256
+PROMPT_ROWS = 512
 """Most prompt tokens of one sequence in one pass."""
 
 

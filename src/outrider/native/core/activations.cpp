@@ -35,32 +35,25 @@ Tile Activations::tile(int first, int end, int inputs) const {
     return {end - first, values_ + at, pairs_ + at / 2, scales_ + at / kBlock, sums_ + at / kBlock};
 }
 
-void Activations::pack_block(const float* x, int block, int inputs, int row, int first, int end, bool floats,
-                             bool blocks) {
-    const int tile = end - first, groups = groups_of(tile, kernels_->group_rows);
-    const int group = ((row - first + 1) * groups - 1) / tile, start = first + tile * group / groups;
-    const int rows = first + tile * (group + 1) / groups - start, lane = row - start;
-    const size_t at = size_t(start) * inputs;
-    if (floats) {
-        float* out = values_ + at + size_t(block) * kBlock * rows + lane;
-        for (int k = 0; k < kBlock; ++k) out[k * rows] = x[block * kBlock + k];
-    }
-    if (blocks) {
-        const size_t scale = at / kBlock + size_t(block) * rows + lane;
-        kernels_->quantise(x + block * kBlock, rows, pairs_ + at / 2 + size_t(block) * 16 * rows + lane,
-                           scales_ + scale, sums_ + scale);
-    }
+void Activations::pack_group(const float* x, int stride, int first, int end, int from, int to, bool floats, bool blocks) {
+    const int rows = end - first;
+    const size_t at = size_t(first) * stride + size_t(from) * rows;
+    if (floats) interleave(x + from, stride, rows, to - from, values_ + at);
+    for (int row = 0; blocks && row < rows; ++row)
+        for (int k = from; k < to; k += kBlock) {
+            const size_t block = at + size_t(k - from) * rows, scale = block / kBlock + row;
+            kernels_->quantise(x + size_t(row) * stride + k, rows, pairs_ + block / 2 + row, scales_ + scale, sums_ + scale);
+        }
 }
 
 void Activations::pack_tile(const float* x, int stride, int first, int end, int from, int to,
                             std::initializer_list<const Matrix*> next) {
-    const int rows = end - first;
-    const bool floats = any(next, false), blocks = any(next, true), one_group = rows <= kernels_->group_rows;
-    if (floats && one_group) interleave(x + from, stride, rows, to - from, values_ + size_t(first) * stride + size_t(from) * rows);
-    if (blocks || !one_group)
-        for (int row = first; row < end; ++row)
-            for (int block = from / kBlock; block < to / kBlock; ++block)
-                pack_block(x + size_t(row - first) * stride, block, stride, row, first, end, floats && !one_group, blocks);
+    const bool floats = any(next, false), blocks = any(next, true);
+    const int rows = end - first, groups = groups_of(rows, kernels_->group_rows);
+    for (int g = 0; g < groups; ++g) {
+        const int begin = rows * g / groups, stop = rows * (g + 1) / groups;
+        pack_group(x + size_t(begin) * stride, stride, first + begin, first + stop, from, to, floats, blocks);
+    }
 }
 
 void Activations::pack(int thread, int threads, const std::vector<int>& tiles, const float* x, int stride,

@@ -33,7 +33,8 @@ public:
                    std::initializer_list<const Matrix*> next);
 
 private:
-    void pack_block(const float* x, int block, int inputs, int row, int first, int end, bool floats, bool blocks);
+    // The same for rows that are one group.
+    void pack_group(const float* x, int stride, int first, int end, int from, int to, bool floats, bool blocks);
 
     float* values_ = nullptr;
     int32_t* pairs_ = nullptr;
