@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- figures: made by benchmarks/figures.py -->\n", "<!-- end of figures -->"
 TASKS = ("mt", "translation", "summarization", "qa", "math_reasoning", "rag", "overall")
+PEERS = {"fp16": "llama.cpp:f16", "int8": "llama.cpp:q8_0", "file": "llama.cpp"}
+"""The peer of each run, by the format of our own weights."""
+FORMATS = {"fp16": "fp16, F16", "int8": "int8, Q8_0", "file": "the file's own Q4_1"}
 
 
 def read(name: str) -> dict[str, Any]:
@@ -20,41 +24,95 @@ def read(name: str) -> dict[str, Any]:
     return document
 
 
-def figures() -> str:
-    bench, curve = read("spec-bench-greedy"), read("curve-fp16")
-    rows = {(row["category"], row["drafter"]): row for row in bench["results"]}
-    overall = {name: rows["overall", name] for name in ("none", "suffix", "transformers")}
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def rates(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["category"], row["drafter"]): row for row in document["results"]}
+
+
+def headline() -> list[str]:
+    document = read("spec-bench-fp16")
+    rows, where = rates(document), document["provenance"]
+    overall = {name: rows["overall", name] for name in ("none", "suffix", "transformers", PEERS["fp16"])}
     speed = {name: row["decode_tokens_per_second"] for name, row in overall.items()}
-    where = bench["provenance"]
-    machine, same = where["machine"], overall["suffix"]["identical_to_plain"]
-    lines = [
-        f"On {machine['cores']} cores of an {machine['processor']} the embedded 135M model writes "
-        f"**{speed['suffix']:.0f} tokens/s**",
-        f"where transformers writes {speed['transformers']:.0f}: "
-        f"{speed['none'] / speed['transformers']:.1f}× from the lean decoder "
-        f"({where['model']['weights']} weights), {speed['suffix'] / speed['none']:.2f}× more",
-        f"from the `suffix` drafter, which changed no token: {same:.0%} of {overall['suffix']['prompts']} "
-        "Spec-Bench prompts are identical",
-        "to plain decoding.",
-        "",
-        "| decode tokens/s | " + " | ".join(task.replace("_reasoning", "") for task in TASKS) + " |",
-        "|---" * (len(TASKS) + 1) + "|",
+    plain, same = speed["none"], overall["suffix"]["identical_to_plain"]
+    labels = {
+        "transformers": "transformers, fp32",
+        PEERS["fp16"]: "llama.cpp, F16",
+        "none": "outrider fp16, plain",
+        "suffix": "outrider fp16, `suffix`",
+    }
+    cells: list[list[str]] = [
+        [label, *(f"{rows[task, name]['decode_tokens_per_second']:.1f}" for task in TASKS)]
+        for name, label in labels.items()
     ]
-    labels = {"transformers": "transformers, fp32", "none": "outrider, plain", "suffix": "outrider, `suffix`"}
-    for name, label in labels.items():
-        cells = [f"{rows[task, name]['decode_tokens_per_second']:.1f}" for task in TASKS]
-        lines.append(f"| {label} | " + " | ".join(cells) + " |")
-    lengths = [f"{rows[task, 'suffix']['mean_accepted_length']:.2f}" for task in TASKS]
-    lines.append("| tokens per pass (τ) | " + " | ".join(lengths) + " |")
-    first = curve["curves"][0].get("kernel")
-    points = [point for point in curve["curves"] if point.get("kernel") == first and point["context"] == 256]
-    ratios = {point["rows"]: point["ratio"] for point in points}
-    lines += [
+    cells.append(
+        ["tokens per pass (τ)", *(f"{rows[task, 'suffix']['mean_accepted_length']:.2f}" for task in TASKS)]
+    )
+    return [
+        f"On {where['machine']['cores']} cores of an {where['machine']['processor']} the embedded 135M model, in "
+        "fp16, writes",
+        f"**{speed['suffix']:.0f} tokens/s** where transformers (fp32) writes {speed['transformers']:.0f} and "
+        f"llama.cpp (F16) {speed[PEERS['fp16']]:.0f}:",
+        f"{plain / speed['transformers']:.1f}× transformers from the native pass, "
+        f"{speed['suffix'] / plain:.2f}× more from the `suffix` drafter, which changed",
+        f"no token: {same:.0%} of {overall['suffix']['prompts']} Spec-Bench prompts are identical to plain "
+        "decoding.",
         "",
-        f"Checking guesses is cheap: a pass over 4 positions costs {ratios[4]:.2f}× a pass over one, "
-        f"over 8 positions {ratios[8]:.2f}×.",
-        f"(greedy, 128 tokens, batch 1, interleaved; torch {where['versions']['torch']}, transformers "
-        f"{where['versions']['transformers']}; [result files](benchmarks/results))",
+        *table(["decode tokens/s", *(task.replace("_reasoning", "") for task in TASKS)], cells),
+    ]
+
+
+def by_format() -> list[str]:
+    def row(weights: str) -> list[str]:
+        runs, line = rates(read(f"spec-bench-{weights}")), read(f"roofline-{weights}")
+        passes = {entry["rows"]: entry for entry in line["passes"]}
+        ours, drafted, theirs = (
+            runs["overall", name]["decode_tokens_per_second"] for name in ("none", "suffix", PEERS[weights])
+        )
+        return [
+            FORMATS[weights],
+            f"{passes[1]['over_read']:.2f}×",
+            *(f"{passes[rows]['ratio']:.2f}" for rows in (4, 8, 16)),
+            f"{ours:.0f}",
+            f"{drafted:.0f}",
+            f"{theirs:.0f}",
+            f"{runs['overall', 'suffix']['identical_to_plain']:.0%}",
+        ]
+
+    header = ["weights", "T(1) / read", "T(4) / T(1)", "T(8) / T(1)", "T(16) / T(1)"]
+    header += ["plain tokens/s", "`suffix`", "llama.cpp", "identical"]
+    return table(header, [row(weights) for weights in FORMATS])
+
+
+def pair() -> list[str]:
+    def gain(weights: str) -> str:
+        runs = rates(read(f"pair-{weights}"))
+        names = [name for task, name in runs if task == "overall"]
+        draft = next(name for name in names if name.startswith("lm:"))
+        speeds = [runs["overall", name]["decode_tokens_per_second"] for name in ("none", draft)]
+        return f"{speeds[0]:.1f} → {speeds[1]:.1f} tokens/s ({speeds[1] / speeds[0]:.2f}×)"
+
+    return [
+        "A 1.5B model (Qwen2.5-Coder) with its 0.5B sister as the draft, greedy, the very same text: "
+        f"Q4_K_M {gain('file')},",
+        f"int8 {gain('int8')}.",
+    ]
+
+
+def figures() -> str:
+    versions = read("spec-bench-fp16")["provenance"]["versions"]
+    parts: list[Callable[[], list[str]]] = [headline, by_format, pair]
+    lines = [line for part in parts for line in [*part(), ""]]
+    lines += [
+        "T(n): the time of a pass over n positions, context 256; read: the time to read the same bytes of weights, "
+        "keys and",
+        f"values. (greedy, 128 tokens, batch 1, interleaved; torch {versions['torch']}, transformers "
+        f"{versions['transformers']}, cyllama",
+        f"{versions['cyllama']}, whose wheel holds no AVX-512 code; [result files](benchmarks/results))",
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
