@@ -24,6 +24,8 @@ class Table(Mapping[str, str]):
         return {**found, **self._own}
 
     def __getitem__(self, name: str) -> str:
+        if name in self._own:
+            return self._own[name]
         entries = self._entries()
         if name not in entries:
             raise UnknownNameError(self.kind, name, entries)

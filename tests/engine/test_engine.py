@@ -194,3 +194,9 @@ def test_a_stream_that_is_closed_gives_the_tokens_committed_until_then(taken: in
     assert list(result.token_ids) == shown == plain_tokens(target, PROMPT, params, 30)[: len(shown)]
     assert result.timing.prefill_seconds >= 0
     assert not engine.busy
+
+
+def test_an_engine_that_may_run_nothing_is_refused() -> None:
+    """It used to be accepted, and its requests waited for ever."""
+    with pytest.raises(OptionError, match="max_running=0"):
+        Engine(toy_model(ToyTarget(VOCAB)), RandomTrees(1), drafter_name="random", max_running=0)

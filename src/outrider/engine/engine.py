@@ -53,6 +53,8 @@ class Engine:
         self._drafter = MeteredDrafter(drafter)
         self._drafter_name = drafter_name
         self._rule = rule
+        if max_running < 1:
+            raise OptionError(f"max_running={max_running} is not allowed; give a whole number >= 1")
         checked = check_budget(budget)
         self._budget = DEFAULT_BUDGET if checked is None else checked
         self._max_running = max_running

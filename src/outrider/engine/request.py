@@ -37,6 +37,9 @@ class Request:
     """Tokens that chunks have carried so far."""
     out: str = ""
     """Text that chunks have carried so far."""
+    origins: list[Origin] = field(default_factory=list)
+    """Of the tokens that the first `origin_steps` steps emitted."""
+    origin_steps: int = 0
     result: Result | None = None
 
     def begin(self) -> None:
@@ -65,7 +68,10 @@ class Request:
         self.out += visible
         start, self.shown = self.shown, self._tokens_for(self.out) if self.guard.holding else len(emitted)
         tokens = emitted[start : self.shown]
-        return Chunk(visible, tuple(tokens), _origins(sequence.steps)[start : self.shown])
+        for step in sequence.steps[self.origin_steps :]:
+            self.origins += _step_origins(step)
+        self.origin_steps = len(sequence.steps)
+        return Chunk(visible, tuple(tokens), tuple(self.origins[start : self.shown]))
 
     def _last_chunk(self) -> Chunk:
         self.result = result = self._finish()

@@ -121,7 +121,8 @@ class Decoder:
         A layer that is left out writes no keys and values, so a cache belongs to one choice of layers.
         """
         every = self._every_layer if layers is None else tuple(layers)
-        check_layers(every, captured, self.config.layers)
+        if layers is not None or captured:
+            check_layers(every, captured, self.config.layers)
         own = [cache for cache in caches if isinstance(cache, KvCache)]
         assert len(own) == len(caches), "caches come from new_cache"
         layout = spans(batch, own, self.device)

@@ -101,7 +101,8 @@ class NativeDecoder:
         own = [cache.core for cache in caches if isinstance(cache, NativeCache)]
         assert len(own) == len(caches), "caches come from new_cache"
         every = self._every_layer if layers is None else tuple(layers)
-        check_layers(every, captured, self.config.layers)
+        if layers is not None or captured:
+            check_layers(every, captured, self.config.layers)
         logits = np.empty((len(batch.wanted), self.vocab_size), np.float32)
         hidden = np.empty((len(captured), len(batch), self.config.hidden_size), np.float32)
         with self._running:

@@ -1,6 +1,7 @@
 // Runs pieces of one-off work, such as packing, on a few threads.
 #pragma once
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -10,11 +11,17 @@ namespace outrider {
 template <class Body> void parallel_for(int count, int threads, Body body) {
     threads = std::clamp(threads, 1, std::max(1, count));
     std::vector<std::thread> team;
-    for (int t = 1; t < threads; ++t)
-        team.emplace_back([=] {
-            for (int i = t; i < count; i += threads) body(i);
-        });
-    for (int i = 0; i < count; i += threads) body(i);
+    auto share = [=](int t) {
+        for (int i = t; i < count; i += threads) body(i);
+    };
+    int started = 1;
+    try {
+        for (; started < threads; ++started) team.emplace_back(share, started);
+    } catch (const std::system_error&) {
+        // No more threads to be had: the caller takes what is left.
+    }
+    share(0);
+    for (int t = started; t < threads; ++t) share(t);
     for (auto& member : team) member.join();
 }
 
