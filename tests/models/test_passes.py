@@ -80,3 +80,15 @@ def test_the_environment_says_what_auto_means(monkeypatch: pytest.MonkeyPatch) -
         check_pass("auto")
     with pytest.raises(UnknownNameError, match="did you mean 'pytorch'"):
         check_pass("pytroch")
+
+
+@pytest.mark.skipif(why_missing() is not None, reason="no native pass here")
+def test_an_instruction_set_can_be_named_and_a_wrong_name_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OUTRIDER_ISA", "portable")
+    decoder, _ = choose("native")
+    assert decoder.kernel == "native fp32 portable"  # type: ignore[attr-defined]
+    monkeypatch.setenv("OUTRIDER_ISA", "avx1024")
+    with pytest.raises(OptionError, match=r"OUTRIDER_ISA=avx1024: .*unset it"):
+        choose("native")

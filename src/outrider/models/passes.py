@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PASSES = ("auto", "native", "pytorch")
 VARIABLE = "OUTRIDER_PASS"
 """Environment variable that says what "auto" means."""
+ISA_VARIABLE = "OUTRIDER_ISA"
+"""Environment variable that names an instruction set of the native pass: avx512, avx2, neon or portable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def build_decoder(
     """Return a decoder and what there is to say about how it came to be chosen.
 
     CapabilityError where the native pass is asked for by name and cannot be had, OptionError for weights
-    "file" without a GGUF file.
+    "file" without a GGUF file or an instruction set that this processor lacks.
     """
     if choice.weights == "file" and not isinstance(source, GGUFSource):
         raise OptionError(
@@ -54,7 +56,13 @@ def build_decoder(
         return Decoder(config, source, weights=choice.weights, device=choice.device), said
     from outrider.native.decoder import NativeDecoder
 
-    return NativeDecoder(config, source, weights=choice.weights), []
+    isa = os.environ.get(ISA_VARIABLE) or None
+    try:
+        return NativeDecoder(config, source, weights=choice.weights, isa=isa), []
+    except ValueError as error:
+        if isa is None:
+            raise
+        raise OptionError(f"{ISA_VARIABLE}={isa}: {error}; unset it to use the best one") from error
 
 
 def check_pass(name: str) -> str:

@@ -85,7 +85,7 @@ const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
 const Kernels* neon_kernels();
 
-// The best of this processor, or the one that OUTRIDER_ISA names; null for a name that cannot run here.
+// The best of this processor (null), or the named one; null for a name that cannot run here.
 const Kernels* choose_kernels(const char* name);
 
 // A tile of `rows` rows lies in so many groups, alike in size: group g begins at row rows · g / groups.
