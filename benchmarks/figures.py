@@ -57,7 +57,8 @@ def headline() -> list[str]:
         f"writes **{speed['suffix']:.0f} tokens/s**",
         f"where llama.cpp, on the same file, writes {speed[theirs]:.0f} and transformers (fp32) "
         f"{speed['transformers']:.0f}: {plain / speed[theirs]:.1f}× llama.cpp from the",
-        f"native pass, {speed['suffix'] / plain:.2f}× more from the `suffix` drafter, which changed no token:",
+        f"native pass, {speed['suffix'] / plain:.2f}× more from the `suffix` drafter, which changed no "
+        "token:",
         f"{same:.0%} of {overall['suffix']['prompts']} Spec-Bench prompts are identical to plain decoding.",
         "",
         *table(["decode tokens/s", *(task.replace("_reasoning", "") for task in TASKS)], cells),
@@ -106,10 +107,10 @@ def figures() -> str:
     parts: list[Callable[[], list[str]]] = [headline, by_format, pair]
     lines = [line for part in parts for line in [*part(), ""]]
     lines += [
-        "T(n): the time of a pass over n positions, context 256; read: the time to read the same bytes of weights,",
-        f"keys and values. (greedy, 128 tokens, batch 1, interleaved; torch {versions['torch']}, transformers "
-        f"{versions['transformers']}, cyllama",
-        f"{versions['cyllama']}, whose wheel holds no AVX-512 code; [result files](benchmarks/results))",
+        "T(n): the time of a pass over n positions, context 256; read: the time to read the same bytes of",
+        f"weights, keys and values. (greedy, 128 tokens, batch 1, interleaved; torch {versions['torch']},",
+        f"transformers {versions['transformers']}, cyllama {versions['cyllama']}, whose wheel holds no AVX-512 "
+        "code; [result files](benchmarks/results))",
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
