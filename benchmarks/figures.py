@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,10 @@ def read(name: str) -> dict[str, Any]:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
 
 
 def rates(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -52,14 +57,16 @@ def headline() -> list[str]:
     cells.append(
         ["tokens per pass (τ)", *(f"{rows[task, 'suffix']['mean_accepted_length']:.2f}" for task in TASKS)]
     )
-    return [
+    text = (
         f"On {where['machine']['cores']} cores of an {where['machine']['processor']} the embedded 135M model "
-        f"writes **{speed['suffix']:.0f} tokens/s**",
-        f"where llama.cpp, on the same file, writes {speed[theirs]:.0f} and transformers (fp32) "
-        f"{speed['transformers']:.0f}: {plain / speed[theirs]:.1f}× llama.cpp from the",
-        f"native pass, {speed['suffix'] / plain:.2f}× more from the `suffix` drafter, which changed no "
-        "token:",
-        f"{same:.0%} of {overall['suffix']['prompts']} Spec-Bench prompts are identical to plain decoding.",
+        f"writes **{speed['suffix']:.0f} tokens/s** where llama.cpp, on the same file, writes "
+        f"{speed[theirs]:.0f} and transformers (fp32) {speed['transformers']:.0f}: "
+        f"{plain / speed[theirs]:.1f}× llama.cpp from the native pass, {speed['suffix'] / plain:.2f}× more "
+        f"from the `suffix` drafter, which changed no token: {same:.0%} of {overall['suffix']['prompts']} "
+        "Spec-Bench prompts are identical to plain decoding."
+    )
+    return [
+        *wrapped(text),
         "",
         *table(["decode tokens/s", *(task.replace("_reasoning", "") for task in TASKS)], cells),
     ]
@@ -95,23 +102,22 @@ def pair() -> list[str]:
         speeds = [runs["overall", name]["decode_tokens_per_second"] for name in ("none", draft)]
         return f"{speeds[0]:.1f} → {speeds[1]:.1f} tokens/s ({speeds[1] / speeds[0]:.2f}×)"
 
-    return [
+    return wrapped(
         "A 1.5B model (Qwen2.5-Coder) with its 0.5B sister as the draft, greedy, the very same text: "
-        f"Q4_K_M {gain('file')},",
-        f"int8 {gain('int8')}.",
-    ]
+        f"Q4_K_M {gain('file')}, int8 {gain('int8')}."
+    )
 
 
 def figures() -> str:
     versions = read("spec-bench-file")["provenance"]["versions"]
     parts: list[Callable[[], list[str]]] = [headline, by_format, pair]
     lines = [line for part in parts for line in [*part(), ""]]
-    lines += [
-        "T(n): the time of a pass over n positions, context 256; read: the time to read the same bytes of",
-        f"weights, keys and values. (greedy, 128 tokens, batch 1, interleaved; torch {versions['torch']},",
-        f"transformers {versions['transformers']}, cyllama {versions['cyllama']}, whose wheel holds no AVX-512 "
-        "code; [result files](benchmarks/results))",
-    ]
+    lines += wrapped(
+        "T(n): the time of a pass over n positions, context 256; read: the time to read the same bytes of "
+        f"weights, keys and values. (greedy, 128 tokens, batch 1, interleaved; torch {versions['torch']}, "
+        f"transformers {versions['transformers']}, cyllama {versions['cyllama']}, whose wheel holds no "
+        "AVX-512 code; [result files](benchmarks/results))"
+    )
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
