@@ -193,13 +193,19 @@ def test_ctrl_c_stops_a_real_generation_at_once() -> None:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OUTRIDER_PASS": "native" if why_missing() is None else "pytorch"},  # and no note
+        # A shell's background jobs ignore interrupts, and hand that on to what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    assert process.stderr is not None
-    shown = ""
-    while len(shown.strip()) < 3:  # the loader's blank line is no text yet
-        shown += process.stderr.read(1)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    try:
+        assert process.stderr is not None
+        shown = ""
+        while len(shown.strip()) < 3:  # the loader's blank line is no text yet
+            shown += process.stderr.read(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
     assert process.returncode == 130
     assert "Traceback" not in err
     found = json.loads(out.splitlines()[-1])
