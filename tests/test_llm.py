@@ -129,8 +129,9 @@ def test_threads_are_set_and_checked(llm: LLM, monkeypatch: pytest.MonkeyPatch) 
     torch.set_num_threads(2)
     outrider.load("x", threads=1)
     assert torch.get_num_threads() == 1
-    with pytest.raises(OptionError, match="threads=0"):
-        outrider.load("x", threads=0)
+    for wrong in (0, 1025, 2.5, True):
+        with pytest.raises(OptionError, match=f"threads={wrong}"):
+            outrider.load("x", threads=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

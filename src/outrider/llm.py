@@ -162,8 +162,8 @@ def load(
     if threads is not None:
         import torch
 
-        if threads < 1:
-            raise OptionError(f"threads={threads} is not allowed; give a whole number >= 1")
+        if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 1024:
+            raise OptionError(f"threads={threads!r} is not allowed; give a whole number from 1 to 1024")
         torch.set_num_threads(threads)
     DRAFTERS[drafter.partition(":")[0]]  # an unknown drafter fails before weights are read
     loaded = load_model(model, weights=weights, device=device, tokenizer=tokenizer)

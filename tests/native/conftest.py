@@ -24,4 +24,9 @@ def use_module_from(directory: str) -> None:
 if "OUTRIDER_CORE" in os.environ:
     use_module_from(os.environ["OUTRIDER_CORE"])
 
+if why_missing() is None:
+    from outrider.native.decoder import NativeDecoder
+
+    NativeDecoder.most_threads = 64  # tests ask for more threads than there are processors
+
 collect_ignore_glob = ["test_*.py"] if why_missing() else []

@@ -19,7 +19,7 @@ import outrider
 from outrider.loop.verify.pack import Part, pack
 from outrider.models.base import Batch
 from outrider.native import _core
-from outrider.native.decoder import NativeDecoder
+from outrider.native.decoder import NativeDecoder, usable_processors
 from outrider.native.kv import NativeCache
 from outrider.types import DraftTree
 from pass_conformance import logits_alone
@@ -219,6 +219,7 @@ from outrider.models.base import Batch
 from outrider.native.decoder import NativeDecoder
 from tiny import RandomSource, tiny_config
 
+NativeDecoder.most_threads = 1024
 config = tiny_config()
 model = NativeDecoder(config, RandomSource(config), weights="fp32")
 batch, cache = Batch((1,), (0,), (0,), (-1,), (0,)), model.new_cache()
@@ -253,3 +254,33 @@ def test_where_the_system_has_no_more_threads_a_pass_fails_and_the_next_one_runs
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].startswith("refused: ")
     assert done.stdout.splitlines()[1] == "True"
+
+
+def test_no_more_threads_run_than_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 64 threads on two cores a pass used to take fifty times as long, each waiting for all the others."""
+    asked: list[int] = []
+
+    class Watched:
+        def __init__(self, core: object) -> None:
+            self.core = core
+
+        def run(self, *arguments: object) -> None:
+            asked.append(arguments[6])  # type: ignore[arg-type]
+            self.core.run(*arguments)  # type: ignore[attr-defined]
+
+        def set_rotation(self, *arguments: object) -> None:
+            self.core.set_rotation(*arguments)  # type: ignore[attr-defined]
+
+    config = tiny_config()
+    model = NativeDecoder(config, RandomSource(config), weights="fp32")
+    monkeypatch.setattr(model, "_core", Watched(model._core))
+    monkeypatch.setattr(NativeDecoder, "most_threads", 2)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            model.forward(Batch((1,), (0,), (0,), (-1,), (0,)), [model.new_cache()])
+    finally:
+        torch.set_num_threads(before)
+    assert asked == [1, 2, 2]
+    assert usable_processors() >= 1

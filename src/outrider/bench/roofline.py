@@ -128,7 +128,10 @@ def _readable(target: Target, needed: int) -> ReadableTarget:
         raise CapabilityError(f"the read is measured on a CPU, the model is on {target.device}: --device cpu")
     reason = native.why_missing()
     if reason is not None:
-        raise CapabilityError(f"the read is measured by the C++ core, which is not there: {reason}")
+        raise CapabilityError(
+            f"the read is measured by the C++ core, which is not there: {reason}; "
+            "with a C++17 compiler, install again: pip install -e ."
+        )
     if needed > target.context_limit:
         raise OptionError(
             f"the model's own limit is {target.context_limit} tokens, and the longest pass ends at {needed}; "

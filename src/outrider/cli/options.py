@@ -40,7 +40,9 @@ Weights = Annotated[
 Device = Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
 Threads = Annotated[
     int | None,
-    typer.Option("--threads", min=1, metavar="N", help="Processor threads (default: what torch takes)."),
+    typer.Option(
+        "--threads", min=1, max=1024, metavar="N", help="Processor threads (default: what torch takes)."
+    ),
 ]
 MaxTokens = Annotated[
     int, typer.Option("--max-tokens", min=1, metavar="N", help="Most tokens to generate per prompt.")

@@ -62,7 +62,9 @@ def build_decoder(
     except ValueError as error:
         if isa is None:
             raise
-        raise OptionError(f"{ISA_VARIABLE}={isa}: {error}; unset it to use the best one") from error
+        raise OptionError(
+            f"{ISA_VARIABLE}={isa}: {error}; known are avx512, avx2, neon and portable; unset it for the best"
+        ) from error
 
 
 def check_pass(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -23,6 +24,13 @@ from outrider.native.store import matrices_of
 from outrider.native.weights import Packer, auto_weights
 
 
+def usable_processors() -> int:
+    """Return how many processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class NativeDecoder:
     """Implements `models.base.Target` for the decoders that `models.decoder.Decoder` runs, on a CPU.
 
@@ -35,6 +43,8 @@ class NativeDecoder:
     """
 
     can_branch = True
+    most_threads = usable_processors()
+    """More threads than this process may use processors would only wait for each other."""
 
     def __init__(
         self, config: DecoderConfig, source: TensorSource, *, weights: str = "auto", isa: str | None = None
@@ -114,7 +124,7 @@ class NativeDecoder:
                 batch.parents,
                 batch.wanted,
                 own,
-                torch.get_num_threads(),
+                min(torch.get_num_threads(), self.most_threads),
                 logits,
                 every,
                 captured,

@@ -27,7 +27,7 @@ import numpy as np
 
 from outrider.native import _core
 
-VERSION = 1
+VERSION = 2
 TEMPORARY = ".tmp"
 _MAGIC = b"OUTRPACK"
 _HEAD = struct.Struct("<8sIIQQ32s")
@@ -59,12 +59,15 @@ def read_packed(path: Path, key: str) -> Packed | None:
     if table is None or table["key"] != key:
         return None
     _fetch(data)
+    for *_, offset, nbytes, check in table["matrices"]:
+        if _sum(np.frombuffer(data, np.uint64, nbytes // 8, offset)) != check:
+            return None
     try:
         matrices = {
             name: _core.matrix_over(
                 np.frombuffer(data, np.uint8, nbytes, offset), kind, outputs, inputs, largest
             )
-            for name, kind, outputs, inputs, largest, offset, nbytes in table["matrices"]
+            for name, kind, outputs, inputs, largest, offset, nbytes, _ in table["matrices"]
         }
     except ValueError:
         return None
@@ -92,12 +95,13 @@ def write_packed(path: Path, key: str, matrices: Iterable[Named], notices: list[
 
 
 def _write(file: BinaryIO, key: str, matrices: Iterable[Named], notices: list[str]) -> None:
-    rows: list[tuple[str, str, int, int, float, int, int]] = []
+    rows: list[tuple[str, str, int, int, float, int, int, int]] = []
     with _Writer(file) as out:
         out.write(bytes(_PAGE))
         for name, m in matrices:
             offset = out.write(m.panels())
-            rows.append((name, m.format, m.outputs, m.inputs, m.largest, offset, m.nbytes))
+            check = _sum(np.frombuffer(m.panels(), np.uint64))
+            rows.append((name, m.format, m.outputs, m.inputs, m.largest, offset, m.nbytes, check))
         table = json.dumps({"key": key, "notices": notices, "matrices": rows}).encode()
         offset = out.write(table)
         out.finish()
@@ -120,6 +124,11 @@ def _table(data: mmap.mmap) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = json.loads(table)
     return found
+
+
+def _sum(words: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> int:
+    """Return the sum of 64-bit words modulo 2^64: as fast as memory, and any one change of a word shows."""
+    return int(words.sum(dtype=np.uint64))
 
 
 def _fetch(data: mmap.mmap) -> None:
