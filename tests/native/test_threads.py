@@ -257,7 +257,7 @@ def test_where_the_system_has_no_more_threads_a_pass_fails_and_the_next_one_runs
 
 
 def test_no_more_threads_run_than_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 64 threads on two cores a pass used to take fifty times as long, each waiting for all the others."""
+    """With 64 threads on two cores a pass took fifty times as long: each waited for all the others."""
     asked: list[int] = []
 
     class Watched:

@@ -51,7 +51,8 @@ class GGUFFile:
                 self.fingerprint = fingerprint(path, os.fstat(file.fileno()))
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
-            raise LoadError(f"cannot read {path}: {error}") from error
+            hint = "; download it again" if isinstance(error, ValueError) else ""  # an empty file has no map
+            raise LoadError(f"cannot read {path}: {error}{hint}") from error
         if self._data[:4] != _MAGIC:
             raise LoadError(f"{path} is not a GGUF file: it does not start with the letters GGUF")
         try:
@@ -131,7 +132,10 @@ class GGUFFile:
                 ) from error
             count = math.prod(shape)
             if not shape or count == 0 or shape[-1] % block:
-                raise LoadError(f"{self.path}: tensor {name!r} has the impossible shape {list(shape)}")
+                raise LoadError(
+                    f"{self.path}: tensor {name!r} has the impossible shape {list(shape)} for its type "
+                    f"{GGMLQuantizationType(kind).name}, whose blocks hold {block} values; download it again"
+                )
             tensors[name] = TensorEntry(shape, kind, start + offset, count // block * size)
         return metadata, tensors
 
