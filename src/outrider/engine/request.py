@@ -66,7 +66,8 @@ class Request:
         if not visible:
             return None
         self.out += visible
-        start, self.shown = self.shown, self._tokens_for(self.out) if self.guard.holding else len(emitted)
+        # A stop string may still cut off tokens without a text of their own: show only what the text needs.
+        start, self.shown = self.shown, self._tokens_for(self.out) if sequence.params.stop else len(emitted)
         tokens = emitted[start : self.shown]
         for step in sequence.steps[self.origin_steps :]:
             self.origins += _step_origins(step)
