@@ -51,11 +51,6 @@ class StopGuard:
         self._stops = stops
         self._held = ""
 
-    @property
-    def holding(self) -> bool:
-        """True while some text is held back."""
-        return bool(self._held)
-
     def feed(self, text: str, *, last: bool = False) -> str:
         """Return what may be shown now; when `last`, everything held."""
         self._held += text
