@@ -10,6 +10,7 @@ import outrider.bench.peers.transformers as module
 from outrider.bench.peers.transformers import TransformersPeer, from_tensors
 from outrider.errors import CapabilityError, OptionError
 from outrider.models.config import DecoderConfig
+from outrider.models.families.base import Family
 from outrider.models.source import StateDictSource
 from outrider.registry import FAMILIES
 from outrider.sampling.params import SamplingParams
@@ -108,7 +109,7 @@ def test_any_target_with_a_decoder_configuration_is_built_from_its_file(
     config = FAMILIES.load("llama").from_hf(model.config.to_dict())
     monkeypatch.setattr(module, "locate", lambda name: tmp_path / name)
     monkeypatch.setattr(module, "GGUFFile", lambda path: path)
-    monkeypatch.setattr(module, "_gguf_source", lambda file, config: StateDictSource(model.state_dict()))
+    monkeypatch.setattr(Family, "gguf_source", lambda *_: StateDictSource(model.state_dict()))
     loaded = SimpleNamespace(target=LeanTarget(config), tokenizer=EndsAt())
     peer = TransformersPeer.build("model.gguf", loaded, None)  # type: ignore[arg-type]
     params = SamplingParams(max_tokens=5)

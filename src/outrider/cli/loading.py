@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from outrider.errors import OptionError, UnknownNameError
+from outrider.errors import OptionError
 from outrider.models.base import LoadedModel
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def load_passes(
     """
     import torch
 
-    from outrider.models.decoder import WEIGHTS
+    from outrider.models.decoder import check_weights
     from outrider.models.load import load_model
     from outrider.models.passes import check_pass
 
@@ -48,8 +48,7 @@ def load_passes(
     for name in passes:
         check_pass(name)
     for name in weights:
-        if name not in WEIGHTS:
-            raise UnknownNameError("weights", name, WEIGHTS)
+        check_weights(name)
     if threads is not None:
         torch.set_num_threads(threads)
     found: dict[str, LoadedModel] = {}

@@ -74,8 +74,7 @@ class Decoder:
         self.context_limit = config.context_limit
         self.device = device
         self.notices: list[str] = []
-        if weights not in WEIGHTS:
-            raise UnknownNameError("weights", weights, WEIGHTS)
+        check_weights(weights)
         self.weights = "fp16" if weights == "auto" else weights
         self._may_widen = weights == "auto"
         self._kernel = self._choose_kernel(self.weights)
@@ -91,7 +90,6 @@ class Decoder:
         self._groups = config.heads // config.kv_heads
         self._min_queries = stable_queries(config.kv_heads, self._groups, config.head_dim, device)
         self._cos, self._sin = self._rotation(0)
-        self._every_layer = tuple(range(config.layers))
 
     @property
     def weight_bytes(self) -> int:
@@ -120,9 +118,7 @@ class Decoder:
 
         A layer that is left out writes no keys and values, so a cache belongs to one choice of layers.
         """
-        every = self._every_layer if layers is None else tuple(layers)
-        if layers is not None or captured:
-            check_layers(every, captured, self.config.layers)
+        every = chosen_layers(layers, captured, self.config.layers)
         own = [cache for cache in caches if isinstance(cache, KvCache)]
         assert len(own) == len(caches), "caches come from new_cache"
         layout = spans(batch, own, self.device)
@@ -222,12 +218,21 @@ def embedding_type(weights: str, embedding: Tensor) -> torch.dtype:
     return torch.bfloat16 if weights == "bf16" else torch.float32
 
 
-def check_layers(layers: Sequence[int], captured: Sequence[int], count: int) -> None:
-    """Check that the layers of a pass are there, each once, and that what is captured is run.
+def chosen_layers(layers: Sequence[int] | None, captured: Sequence[int], count: int) -> Sequence[int]:
+    """Return the layers of a pass, all where None; OptionError unless each is there, and once.
 
-    OptionError otherwise.
+    What is to be captured must be run.
     """
-    for what, chosen, known in (("layer", layers, range(count)), ("captured layer", captured, layers)):
+    every: Sequence[int] = range(count) if layers is None else tuple(layers)
+    for what, chosen, known in (("layer", layers or (), range(count)), ("captured layer", captured, every)):
         for index in chosen:
             if index not in known or list(chosen).count(index) > 1:
                 raise OptionError(f"{what} {index} is named twice or not among {list(known)}")
+    return every
+
+
+def check_weights(name: str) -> str:
+    """Return the name of a format of weights unchanged; UnknownNameError where there is no such format."""
+    if name not in WEIGHTS:
+        raise UnknownNameError("weights", name, WEIGHTS)
+    return name

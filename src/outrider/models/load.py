@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from outrider.errors import LoadError, OptionError, UnknownNameError, UnsupportedModelError
+from outrider.errors import LoadError, OptionError, UnsupportedModelError
 from outrider.models.base import LoadedModel, Tokenizer
 from outrider.models.config import DecoderConfig
-from outrider.models.decoder import WEIGHTS
+from outrider.models.decoder import check_weights
 from outrider.models.families.base import Family
 from outrider.models.gguf_file import GGUFFile
 from outrider.models.gguf_vocab import tokenizer_from_gguf
@@ -23,7 +23,7 @@ from outrider.models.hf_vocab import TransformersTokenizer, eos_ids_of, tokenize
 from outrider.models.locate import describe, locate
 from outrider.models.passes import Choice, build_decoder, check_pass
 from outrider.models.safetensors_source import SafetensorsSource, read_json
-from outrider.models.source import GGUFSource, StateDictSource, TensorSource, check_complete, head_is_tied
+from outrider.models.source import StateDictSource, TensorSource, check_complete, head_is_tied
 from outrider.registry import FAMILIES
 
 
@@ -48,9 +48,7 @@ def load_model(
     but not run exactly; OptionError or UnknownNameError for `weights` and `device`.
     """
     start = time.perf_counter()
-    if weights not in WEIGHTS:
-        raise UnknownNameError("weights", weights, WEIGHTS)
-    choice = Choice(weights, _device(device), check_pass(implementation))
+    choice = Choice(check_weights(weights), _device(device), check_pass(implementation))
     if isinstance(model, str | Path):
         path = locate(str(model))
         loaded = (
@@ -89,9 +87,8 @@ def _from_gguf(name: str, path: Path, choice: Choice) -> LoadedModel:
             'For others, give the original Hugging Face model with: pip install "outrider[hf]"'
         )
     config = family.from_gguf(file)
-    heads = (config.heads, config.kv_heads) if family.gguf_interleaved else (None, None)
     tokenizer = tokenizer_from_gguf(file.metadata)
-    source = GGUFSource(file, heads=heads[0], kv_heads=heads[1])
+    source = family.gguf_source(file, config)
     return _decoder(path.stem, describe(name, path), config, source, tokenizer, choice, [])
 
 

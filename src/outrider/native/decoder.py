@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from outrider.cache.base import Cache
-from outrider.errors import UnknownNameError
 from outrider.models.base import Batch, PassOutput
 from outrider.models.config import DecoderConfig
-from outrider.models.decoder import WEIGHTS, check_layers
+from outrider.models.decoder import check_weights, chosen_layers
 from outrider.models.names import EMBEDDING, HEAD
 from outrider.models.rope import rotation
 from outrider.models.source import TensorSource
@@ -53,8 +52,7 @@ class NativeDecoder:
         self.vocab_size = config.vocab_size
         self.context_limit = config.context_limit
         self.device = torch.device("cpu")
-        if weights not in WEIGHTS:
-            raise UnknownNameError("weights", weights, WEIGHTS)
+        check_weights(weights)
         chosen = auto_weights(config, source) if weights == "auto" else weights
         packer = Packer(config, source, chosen, may_widen=weights == "auto")
         self._core = _core.make_decoder(
@@ -75,7 +73,6 @@ class NativeDecoder:
         self.weight_bytes = sum(m.nbytes for name, m in matrices.items() if name != EMBEDDING or m is head)
         """Bytes of the matrices that every pass reads: those of the layers and the head."""
         self._core.set_top(embedding, packer.vector("model.norm.weight"), head)
-        self._every_layer = tuple(range(config.layers))
         self._positions = 0
         self._running = threading.Lock()
         self.notices = packer.notices
@@ -110,9 +107,7 @@ class NativeDecoder:
         """
         own = [cache.core for cache in caches if isinstance(cache, NativeCache)]
         assert len(own) == len(caches), "caches come from new_cache"
-        every = self._every_layer if layers is None else tuple(layers)
-        if layers is not None or captured:
-            check_layers(every, captured, self.config.layers)
+        every = chosen_layers(layers, captured, self.config.layers)
         logits = np.empty((len(batch.wanted), self.vocab_size), np.float32)
         hidden = np.empty((len(captured), len(batch), self.config.hidden_size), np.float32)
         with self._running:

@@ -14,7 +14,7 @@ from outrider.models.config import DecoderConfig
 from outrider.models.gguf_file import GGUFFile
 from outrider.models.load import families
 from outrider.models.locate import locate
-from outrider.models.source import GGUFSource, TensorSource
+from outrider.models.source import TensorSource
 from outrider.sampling.params import SamplingParams
 
 
@@ -45,7 +45,8 @@ class TransformersPeer:
         if path.is_dir():
             built = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
         elif isinstance(config, DecoderConfig):
-            built = from_tensors(config, _gguf_source(GGUFFile(path), config))
+            family = next(family for family in families() if family.name == config.family)
+            built = from_tensors(config, family.gguf_source(GGUFFile(path), config))
         else:
             raise CapabilityError(
                 f"--peer transformers cannot read {path.name}; give a Hugging Face directory"
@@ -127,10 +128,3 @@ def from_tensors(config: DecoderConfig, source: TensorSource) -> Any:
     rotary.inv_freq = torch.tensor(config.rope.inv_freq, dtype=torch.float32)
     rotary.attention_scaling = config.rope.scale
     return model
-
-
-def _gguf_source(file: GGUFFile, config: DecoderConfig) -> GGUFSource:
-    family = next(family for family in families() if family.name == config.family)
-    if family.gguf_interleaved:
-        return GGUFSource(file, heads=config.heads, kv_heads=config.kv_heads)
-    return GGUFSource(file)

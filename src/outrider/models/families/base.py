@@ -11,6 +11,7 @@ from outrider.errors import LoadError, UnsupportedModelError
 from outrider.models.config import DecoderConfig, RopeConfig
 from outrider.models.gguf_file import GGUFFile
 from outrider.models.rope import divide, positive, rope_config
+from outrider.models.source import GGUFSource
 
 Config = Mapping[str, Any]
 
@@ -37,6 +38,12 @@ class Family:
     from_hf: Callable[[Config], DecoderConfig]
     from_gguf: Callable[[GGUFFile], DecoderConfig]
     gguf_interleaved: bool = False
+
+    def gguf_source(self, file: GGUFFile, config: DecoderConfig) -> GGUFSource:
+        """Return the tensors of one of this family's GGUF files, its rows in the decoder's own order."""
+        if self.gguf_interleaved:
+            return GGUFSource(file, heads=config.heads, kv_heads=config.kv_heads)
+        return GGUFSource(file)
 
 
 def hf_decoder(
