@@ -21,7 +21,7 @@ from pass_conformance import VARIANTS, check_rows, logits_alone, random_tree, re
 from tiny import RandomSource, tiny_config
 from tiny_blocks import KINDS, block_config, block_source, write_blocks
 
-ISAS = ("avx512", "avx2", "neon", "portable")
+ISAS = ("amx", "avx512", "avx2", "neon", "portable")
 FLOATS = ("fp32", "fp16", "bf16", "int8")
 SHAPES = {
     **VARIANTS,

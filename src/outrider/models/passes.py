@@ -21,7 +21,8 @@ PASSES = ("auto", "native", "pytorch")
 VARIABLE = "OUTRIDER_PASS"
 """Environment variable that says what "auto" means."""
 ISA_VARIABLE = "OUTRIDER_ISA"
-"""Environment variable that names an instruction set of the native pass: avx512, avx2, neon or portable."""
+"""Environment variable that names an instruction set of the native pass: amx, avx512, avx2, neon or
+portable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ def build_decoder(
         if isa is None:
             raise
         raise OptionError(
-            f"{ISA_VARIABLE}={isa}: {error}; known are avx512, avx2, neon and portable; unset it for the best"
+            f"{ISA_VARIABLE}={isa}: {error}; "
+            "known are amx, avx512, avx2, neon and portable; unset it for the best"
         ) from error
 
 

@@ -7,9 +7,8 @@
 namespace outrider {
 namespace {
 
-bool any(std::initializer_list<const Matrix*> matrices, bool quantised) {
-    return std::any_of(matrices.begin(), matrices.end(),
-                       [=](const Matrix* matrix) { return (matrix->format >= Format::I8) == quantised; });
+template <class Test> bool any(std::initializer_list<const Matrix*> matrices, Test test) {
+    return std::any_of(matrices.begin(), matrices.end(), [&](const Matrix* matrix) { return test(matrix->format); });
 }
 
 }  // namespace
@@ -23,16 +22,22 @@ std::vector<int> cut_tiles(int rows, int group_rows) {
 }
 
 Activations::Activations(Buffer* buffers, size_t rows, size_t width, const Kernels& kernels) : kernels_(&kernels) {
-    const size_t bytes[] = {rows * width * 4, rows * width * 2, rows * width / kBlock * 4, rows * width / kBlock * 4};
+    const size_t scales = rows * width / kBlock * 4;
+    // Digits are read in whole tiles of 16 rows.
+    const size_t digits = kernels.split ? rows * width * 4 + kMostRows * kBlock * 2 : 0;
+    const size_t bytes[] = {rows * width * 4, rows * width * 2, scales, scales, digits, digits ? scales : 0};
     for (int i = 0; i < kBuffers; ++i)
         if (buffers[i].bytes() < bytes[i]) buffers[i] = Buffer(bytes[i]);
     values_ = buffers[0].as<float>(), pairs_ = buffers[1].as<int32_t>();
     scales_ = buffers[2].as<float>(), sums_ = buffers[3].as<float>();
+    digits_ = buffers[4].as<uint16_t>(), digit_sums_ = buffers[5].as<float>();
 }
 
 Tile Activations::tile(int first, int end, int inputs) const {
     const size_t at = size_t(first) * inputs;
-    return {end - first, values_ + at, pairs_ + at / 2, scales_ + at / kBlock, sums_ + at / kBlock};
+    const size_t block = at / kBlock;
+    return {end - first,   values_ + at,     pairs_ + at / 2,    scales_ + block,
+            sums_ + block, digits_ + 2 * at, digit_sums_ + block};
 }
 
 void Activations::pack_group(const float* x, int stride, int first, int end, int from, int to, bool floats, bool blocks) {
@@ -46,10 +51,23 @@ void Activations::pack_group(const float* x, int stride, int first, int end, int
         }
 }
 
+void Activations::pack_digits(const float* x, int stride, int first, int end, int from, int to) {
+    const int rows = end - first;
+    for (int k = from; k < to; k += kBlock) {
+        const size_t at = size_t(first) * stride + size_t(k) * rows;
+        uint16_t* high = digits_ + 2 * at;
+        for (int row = 0; row < rows; ++row, high += kBlock)
+            kernels_->split(x + size_t(row) * stride + k, high, high + rows * kBlock, digit_sums_ + at / kBlock + row);
+    }
+}
+
 void Activations::pack_tile(const float* x, int stride, int first, int end, int from, int to,
                             std::initializer_list<const Matrix*> next) {
-    const bool floats = any(next, false), blocks = any(next, true);
     const int rows = end - first, groups = groups_of(rows, kernels_->group_rows);
+    const auto in_digits = [&](Format format) { return kernels_->takes_digits(format, rows); };
+    const bool floats = any(next, [](Format format) { return format < Format::I8; });
+    const bool blocks = any(next, [&](Format format) { return format >= Format::I8 && !in_digits(format); });
+    if (any(next, in_digits)) pack_digits(x, stride, first, end, from, to);
     for (int g = 0; g < groups; ++g) {
         const int begin = rows * g / groups, stop = rows * (g + 1) / groups;
         pack_group(x + size_t(begin) * stride, stride, first + begin, first + stop, from, to, floats, blocks);

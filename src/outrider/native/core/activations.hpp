@@ -1,5 +1,5 @@
 // Activations between a stage that makes rows and the matrices that take them: tiles of rows, interleaved by
-// input, as floats or as int16 blocks, whichever the weights ask for.
+// input, as floats, as int16 blocks or as digits of such, whichever the weights ask for.
 #pragma once
 #include <initializer_list>
 #include <vector>
@@ -16,7 +16,7 @@ std::vector<int> cut_tiles(int rows, int group_rows);
 
 class Activations {
 public:
-    static constexpr int kBuffers = 4;
+    static constexpr int kBuffers = 6;
 
     Activations() = default;
     // `buffers` are grown to hold `rows` rows of `width` inputs (a multiple of 32).
@@ -36,9 +36,13 @@ private:
     // The same for rows that are one group.
     void pack_group(const float* x, int stride, int first, int end, int from, int to, bool floats, bool blocks);
 
+    // The same for a tile that some weights take as digits.
+    void pack_digits(const float* x, int stride, int first, int end, int from, int to);
+
     float* values_ = nullptr;
     int32_t* pairs_ = nullptr;
-    float *scales_ = nullptr, *sums_ = nullptr;
+    float *scales_ = nullptr, *sums_ = nullptr, *digit_sums_ = nullptr;
+    uint16_t* digits_ = nullptr;
     const Kernels* kernels_ = nullptr;
 };
 

@@ -3,9 +3,30 @@
 #include <cstring>
 
 #include "kernels.hpp"
+#if defined(OUTRIDER_TILES) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace outrider {
 namespace {
+
+// The kernels with AMX, or null: where the processor has none for bf16, or the system, which must be asked, does not
+// let this process use its registers.
+const Kernels* amx_if_allowed() {
+#if defined(OUTRIDER_TILES) && defined(__linux__)
+    static const bool allowed = [] {
+        constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24;
+        unsigned a, b, c, d;
+        if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (kBf16 | kTiles)) != (kBf16 | kTiles)) return false;
+        constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+        return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+    }();
+    if (allowed) return amx_kernels();
+#endif
+    return nullptr;
+}
 
 const Kernels* best() {
 #if defined(__x86_64__)
@@ -13,7 +34,7 @@ const Kernels* best() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vnni"))
-        return avx512_kernels();
+        return amx_if_allowed() ? amx_if_allowed() : avx512_kernels();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
         return avx2_kernels();
 #elif defined(__aarch64__)
@@ -30,7 +51,9 @@ const Kernels* choose_kernels(const char* name) {
     const Kernels* found = best();
     if (std::strcmp(name, found->name) == 0) return found;
 #if defined(__x86_64__)
-    if (std::strcmp(name, "avx2") == 0 && found == avx512_kernels()) return avx2_kernels();
+    const bool amx = found == amx_if_allowed();
+    if (std::strcmp(name, "avx512") == 0 && amx) return avx512_kernels();
+    if (std::strcmp(name, "avx2") == 0 && (amx || found == avx512_kernels())) return avx2_kernels();
 #endif
     return nullptr;
 }

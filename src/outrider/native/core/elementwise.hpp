@@ -79,22 +79,16 @@ void gate(const float* gate, const float* up, float* out) {
 }
 
 void quantise(const float* x, int stride, int32_t* pairs, float* scale, float* sum) {
-    const F a = load(x), b = load(x + 16);
-    // Bits of sizes compare as the sizes do, and what is not finite has the largest.
-    const int32_t bits = max_lanes(max(as_int(abs(a)), as_int(abs(b))));
-    float most;
-    __builtin_memcpy(&most, &bits, sizeof most);
-    const F inverse = set1(most > 0 ? 32767.0f / most : 0.0f);
     int32_t n[32];
-    store(n, round_int(mul(a, inverse)));
-    store(n + 16, round_int(mul(b, inverse)));
-    uint32_t total = 0;  // wraps where a value is not finite
+    *scale = round_block(x, n, sum);
     int16_t halves[32];
-    for (int i = 0; i < 32; ++i) total += uint32_t(n[i]), halves[i] = int16_t(n[i]);
+    for (int i = 0; i < 32; ++i) halves[i] = int16_t(n[i]);
     for (int i = 0; i < 16; ++i) __builtin_memcpy(pairs + i * stride, halves + 2 * i, sizeof *pairs);
-    *scale = bits < 0x7F800000 ? most / 32767.0f : NAN;
-    *sum = *scale * float(int32_t(total));
 }
+
+bool takes_digits(Format, int) { return false; }
+void begin(int) {}
+void end() {}
 
 void to_half(const float* x, uint16_t* out) { store_half(out, load(x)); }
 

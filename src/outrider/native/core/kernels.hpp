@@ -23,6 +23,10 @@ struct Tile {
     const int32_t* pairs;    // [inputs / 2][rows of the group], two int16 each, for block weights
     const float* scales;     // [inputs / 32][rows of the group]: value = scale · int16
     const float* sums;       // [inputs / 32][rows of the group]: sum of a block's values
+    // For block weights that take the tile as digits: [inputs / 32][2][rows][32] bf16, scale · int16 as the sum of
+    // two. Whole lines of 16 rows may be read, of which those past the tile mean nothing.
+    const uint16_t* digits;
+    const float* digit_sums;  // [inputs / 32][rows]
 };
 
 // One or two panels, and those that will be asked for next, so that their beginning is on its way in time.
@@ -67,8 +71,16 @@ struct Kernels {
     void (*rotate)(float* x, const float* cos, const float* sin, int dim);
     // out = silu(gate) · up over 16 values.
     void (*gate)(const float* gate, const float* up, float* out);
-    // A block of 32 values to int16 pairs `stride` apart, with its scale and the sum of its values.
+    // A block of 32 values to int16 pairs `stride` apart, with its scale and the sum of its values. The scale is a
+    // power of two. A block with a value of 2^100 or more, or that is not finite, gives NaN.
     void (*quantise)(const float* x, int stride, int32_t* pairs, float* scale, float* sum);
+    // Whether weights of this format take tiles of so many rows as digits.
+    bool (*takes_digits)(Format, int rows);
+    // The same block as digits, with the sum of its values; null where nothing takes them.
+    void (*split)(const float* x, uint16_t* high, uint16_t* low, float* sum);
+    // Around a thread's part of a pass, whose tiles have at most `rows` rows.
+    void (*begin)(int rows);
+    void (*end)();
     // Over places from … to − 1, of which every query sees some; the queries share a path or have none there.
     // scratch holds kQueries floats for each slot from the first of these places to the last, and 32 more.
     void (*attend)(const Keys&, const Query*, int count, int from, int to, int dim, float* scratch);
@@ -83,6 +95,7 @@ struct Kernels {
 const Kernels* portable_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
+const Kernels* amx_kernels();
 const Kernels* neon_kernels();
 
 // The best of this processor (null), or the named one; null for a name that cannot run here.

@@ -97,13 +97,16 @@ struct Q6_K : Blocks<416, 0, 32> {
     static F scale(const uint8_t* super, const uint8_t* record, int part) {
         return mul(half_at(super), from_i8(record + 16 * part));
     }
-    template <int i> static I pair(const uint8_t* record) {
+    template <int i> static I code(const uint8_t* record) {
         constexpr int field = 2 * (i % 8);
         const I word = load_bytes(record + 288 + 64 * (i / 8));
         I high;
         if constexpr (field <= 4) high = bit_and(shift_left<4 - field>(word), set1(int32_t(0x00300030)));
         else high = bit_and(shift_right<field - 4>(word), set1(int32_t(0x00300030)));
-        return sub16(bit_or(nibble_pair<i>(record + 32), high), set1(int32_t(0x00200020)));
+        return bit_or(nibble_pair<i>(record + 32), high);
+    }
+    template <int i> static I pair(const uint8_t* record) {
+        return sub16(code<i>(record), set1(int32_t(0x00200020)));
     }
 };
 
@@ -148,9 +151,9 @@ inline void add_part(const uint8_t* const* supers, const uint8_t* const* records
                 I whole = sums[0][p][r];
 #pragma GCC unroll 4
                 for (int c = 1; c < chains; ++c) whole = add(whole, sums[c][p][r]);
-                F sum = to_float(whole);
-                if constexpr (W::kScaled) sum = mul(sum, scale);
-                at(p, r, [&](F acc) { return fma(sum, set1(scales[r]), acc); });
+                const F sum = to_float(whole), unit = set1(scales[r]);
+                if constexpr (W::kScaled) at(p, r, [&](F acc) { return fma(mul(sum, unit), scale, acc); });
+                else at(p, r, [&](F acc) { return fma(sum, unit, acc); });
             }
         }
         add_part<W, panels, rows, part + 1>(supers, records, x, scales, at);

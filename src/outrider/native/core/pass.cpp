@@ -37,6 +37,12 @@ private:
     std::atomic<State>& state_;
 };
 
+// Rows of the largest tile, of the batch and of the rows that are wanted.
+int widest(const Plan& plan) {
+    const int most = std::max(plan.rows, int(plan.wanted.size()));
+    return std::min(most, kMostRows);
+}
+
 void check_layers(const std::vector<int>& layers, int count, const char* what) {
     std::vector<bool> seen(count);
     for (int layer : layers) {
@@ -78,7 +84,12 @@ void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const O
         if (!team_ || !team_->alive() || team_->size() != threads) team_ = shared_team(threads);
         Workspace workspace(model_, kernels_, layout, caches, space_, *team_);
         Stages stages(workspace, attention_space_, options, state_, logits, hidden);
-        team_->run([&](int thread) { stages.run(thread); });
+        const int rows = widest(layout);
+        team_->run([&](int thread) {
+            kernels_.begin(rows);
+            stages.run(thread);
+            kernels_.end();
+        });
         if (stages.stopped()) throw Cancelled();
     } catch (...) {
         for (Cache* cache : caches) cache->drop();

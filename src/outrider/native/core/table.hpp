@@ -17,6 +17,7 @@ using outrider::kBlock, outrider::kSuper, outrider::kSlots, outrider::round_up, 
 #include "multiply_float.hpp"
 #include "multiply_blocks.hpp"
 #include "multiply.hpp"
+#include "rounding.hpp"
 #include "elementwise.hpp"
 #include "attend.hpp"
 #include "widen.hpp"
@@ -42,7 +43,8 @@ void multiply_any(Format format, const Panels& w, int inputs, const Tile& tile, 
 }
 
 constexpr Kernels make_table(const char* name) {
-    return {name, kGroupRows, kMaxQueries, multiply_any, norm, head_norm, rotate, gate, quantise, attend, merge, widen, to_half};
+    return {name, kGroupRows,   kMaxQueries, multiply_any, norm, head_norm, rotate, gate,
+            quantise, takes_digits, nullptr,     begin,        end,  attend,    merge,  widen, to_half};
 }
 
 }  // namespace
