@@ -61,6 +61,8 @@ def draft(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: i
                     branch=target.can_branch and sequence.rule.serves_trees,
                     params=sequence.params,
                     draws=draft_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)),
+                    siblings=sequence.rule.siblings,
+                    wants_laws=sequence.rule.reads_laws,
                 )
             )
             asking.append(index)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.draws import Draws
 from outrider.sampling.params import SamplingParams
-from outrider.types import DraftTree
+from outrider.types import DraftTree, Siblings
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class Ask:
     `state` is what `Drafter.open` returned for it, `tokens` its committed tokens (to be read, not kept or
     changed), `budget` the most nodes wanted (at least 1; the context limit is already taken into account),
     `branch` whether siblings are allowed, `params` and `draws` how a drafter with a law draws its guesses.
+    `siblings` is what the rule asks of drawn guesses, and `wants_laws` whether they must carry their laws.
     """
 
     state: Any
@@ -27,6 +28,8 @@ class Ask:
     branch: bool
     params: SamplingParams
     draws: Draws
+    siblings: Siblings = Siblings.ANY
+    wants_laws: bool = True
 
 
 class DrafterClass(Protocol):
@@ -48,7 +51,7 @@ class Drafter(Protocol):
 
     name: str
     has_law: bool
-    """True when its nodes carry the law they were drawn from."""
+    """True when it draws its guesses (at temperatures above 0) and can tell the law each was drawn from."""
 
     def open(self, prompt: Sequence[int]) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`."""
