@@ -100,7 +100,7 @@ class Engine:
             rule=rule,
             cache=cache,
             draft_state=self._drafter.open(prompt),
-            stops=Stops(ends, params.stop, tokenizer.decode),
+            stops=Stops(ends, params.stop, tokenizer.decode, params.min_tokens),
             last_length=last_length,
             processing=processing_of(
                 params,

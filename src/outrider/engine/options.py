@@ -19,13 +19,13 @@ def check_options(params: SamplingParams, vocab_size: int, room: int) -> None:
         bad = next((token for token in ids if token >= vocab_size), None)
         if bad is not None:
             raise OptionError(
-                f"{option} names token {bad}, which is outside this model's vocabulary (0 to {vocab_size - 1}); "
-                "take it out"
+                f"{option} names token {bad}, which is outside this model's vocabulary "
+                f"(0 to {vocab_size - 1}); take it out"
             )
     if params.min_tokens > room:
         raise OptionError(
-            f"min_tokens={params.min_tokens} cannot be reached: after the prompt the context has room for {room} "
-            "more; lower it or shorten the prompt"
+            f"min_tokens={params.min_tokens} cannot be reached: after the prompt the context has room for "
+            f"{room} more; lower it or shorten the prompt"
         )
 
 

@@ -62,6 +62,8 @@ def draft(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: i
                     params=sequence.params,
                     processing=sequence.processing,
                     draws=draft_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)),
+                    siblings=sequence.rule.siblings,
+                    wants_laws=sequence.rule.reads_laws,
                 )
             )
             asking.append(index)

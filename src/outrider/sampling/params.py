@@ -118,8 +118,8 @@ class SamplingParams:
             )
             if self.min_tokens > self.max_tokens:
                 raise OptionError(
-                    f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}; lower the first "
-                    "or raise the second"
+                    f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}; lower the "
+                    "first or raise the second"
                 )
         self._keep("stop", checks.texts("stop", self.stop))
         self._keep("stop_token_ids", checks.ids("stop_token_ids", self.stop_token_ids))

@@ -48,7 +48,7 @@ class Processing:
         self._all = Tally(tokens)
         self._output = Tally(tokens, prompt_length)
         self._ngrams = NGrams(tokens, max(params.no_repeat_ngram_size, 1))
-        steps: list[tuple[str, bool, Step]] = [
+        moving: list[tuple[str, bool, Step]] = [
             ("logit_bias", bool(bias), self._add_bias),
             ("repetition_penalty", params.repetition_penalty != 1, self._penalise_repetition),
             (
@@ -56,6 +56,8 @@ class Processing:
                 params.presence_penalty != 0 or params.frequency_penalty != 0,
                 self._penalise_counts,
             ),
+        ]
+        excluding: list[tuple[str, bool, Step]] = [
             ("logits_processors", bool(params.logits_processors), self._run_functions),
             ("allowed_tokens", params.allowed_tokens is not None, self._keep_allowed),
             ("banned_tokens", bool(params.banned_tokens), self._ban_tokens),
@@ -64,9 +66,12 @@ class Processing:
             ("min_tokens", params.min_tokens > 0 and bool(self._end_tokens), self._ban_ends),
             ("the constraint", constraint is not None, self._constrain),
         ]
-        self._steps = [step for _, on, step in steps if on]
-        self.names = tuple(name for name, on, _ in steps if on)
-        """The options that are on."""
+        self._steps = [step for _, on, step in [*moving, *excluding] if on]
+        self._excluding = [name for name, on, _ in excluding if on]
+
+    def __bool__(self) -> bool:
+        """True where any option is on."""
+        return bool(self._steps)
 
     def row(self, logits: Tensor, path: Sequence[int]) -> Tensor:
         """Return the logits [V] float32 of the token after the committed text and `path`, in memory of its
@@ -81,7 +86,7 @@ class Processing:
         if row.amax().item() == -torch.inf:
             raise DeadEndError(
                 f"after {self._emitted(path)} tokens no token is left that may follow: "
-                f"{', '.join(self.names)} exclude all of them; loosen one of these options"
+                f"{', '.join(self._excluding)} exclude all of them; loosen one of these options"
             )
         return row
 
@@ -156,7 +161,7 @@ def processing_of(
         banned_sequences=banned_sequences,
         constraint=constraint,
     )
-    return made if made.names else None
+    return made or None
 
 
 def run_function(function: LogitsProcessor, prefix: list[int], row: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from outrider.models.base import LoadedModel, Target
 from outrider.sampling.draws import Draws
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
-from outrider.types import DraftTree
+from outrider.types import DraftTree, Siblings
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class Ask:
     changed), `budget` the most nodes wanted (at least 1; the context limit is already taken into account),
     `branch` whether siblings are allowed. `params`, `processing` and `draws` are how a drafter with a law
     draws its guesses: it makes `LogitLaws(logits, params, processing, path)`, with `path(row)` the guesses
-    before a row, so that its law is under the same options as the target's.
+    before a row, so that its law is under the same options as the target's. `siblings` is what the rule asks
+    of drawn guesses, and `wants_laws` whether they must carry their laws.
     """
 
     state: Any
@@ -31,6 +32,8 @@ class Ask:
     params: SamplingParams
     draws: Draws
     processing: Processing | None = None
+    siblings: Siblings = Siblings.ANY
+    wants_laws: bool = True
 
 
 class DrafterClass(Protocol):
@@ -52,7 +55,7 @@ class Drafter(Protocol):
 
     name: str
     has_law: bool
-    """True when its nodes carry the law they were drawn from."""
+    """True when it draws its guesses (at temperatures above 0) and can tell the law each was drawn from."""
 
     def open(self, prompt: Sequence[int]) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`."""

@@ -32,10 +32,10 @@ class DraftState:
 class ModelDrafter:
     """Draws chains from a smaller model of the same vocabulary, under the request's own sampling options.
 
-    Every node carries the law it was drawn from; at temperature 0 nothing is drawn, and none does. A chain
-    ends early where `pays` says so, from the chances that the draft model itself gave the tokens so far: only
-    tokens that stay in the chain decide where it ends, which no rule minds. `cost` is the time of a draft
-    pass over that of a target pass; with 0 the whole budget is drafted.
+    Every node carries the law it was drawn from, where the rule reads it; at temperature 0 nothing is drawn.
+    A chain ends early where `pays` says so, from the chances that the draft model itself gave the tokens so
+    far: only tokens that stay in the chain decide where it ends, which no rule minds. `cost` is the time of a
+    draft pass over that of a target pass; with 0 the whole budget is drafted.
     """
 
     name = "lm"
@@ -74,7 +74,7 @@ class ModelDrafter:
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a chain for each ask, as long as it pays, as its budget and the draft model's context."""
         tokens: list[list[int]] = [[] for _ in asks]
-        laws: list[list[Law]] = [[] for _ in asks]
+        laws: list[list[Law | None]] = [[] for _ in asks]
         chances: list[list[float]] = [[] for _ in asks]
         length = [min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks]
         for depth in range(max(length, default=0)):
@@ -96,7 +96,8 @@ class ModelDrafter:
                 with one_thread():
                     law = found[0]
                     tokens[index].append(ask.draws.token(law, depth))
-                laws[index].append(law)
+                if ask.wants_laws:
+                    laws[index].append(law)
         return [DraftTree.chain(t, q or None) for t, q in zip(tokens, laws, strict=True)]
 
     def _laws(self, asks: list[Ask], drafted: list[list[int]], going: list[int]) -> list[LogitLaws]:
