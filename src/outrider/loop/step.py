@@ -60,6 +60,7 @@ def draft(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: i
                     budget=nodes,
                     branch=target.can_branch and sequence.rule.serves_trees,
                     params=sequence.params,
+                    processing=sequence.processing,
                     draws=draft_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)),
                     siblings=sequence.rule.siblings,
                     wants_laws=sequence.rule.reads_laws,

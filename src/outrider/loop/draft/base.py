@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.draws import Draws
 from outrider.sampling.params import SamplingParams
+from outrider.sampling.processing import Processing
 from outrider.types import DraftTree, Siblings
 
 
@@ -18,8 +19,10 @@ class Ask:
 
     `state` is what `Drafter.open` returned for it, `tokens` its committed tokens (to be read, not kept or
     changed), `budget` the most nodes wanted (at least 1; the context limit is already taken into account),
-    `branch` whether siblings are allowed, `params` and `draws` how a drafter with a law draws its guesses.
-    `siblings` is what the rule asks of drawn guesses, and `wants_laws` whether they must carry their laws.
+    `branch` whether siblings are allowed. `params`, `processing` and `draws` are how a drafter with a law
+    draws its guesses: it makes `LogitLaws(logits, params, processing, path)`, with `path(row)` the guesses
+    before a row, so that its law is under the same options as the target's. `siblings` is what the rule asks
+    of drawn guesses, and `wants_laws` whether they must carry their laws.
     """
 
     state: Any
@@ -28,6 +31,7 @@ class Ask:
     branch: bool
     params: SamplingParams
     draws: Draws
+    processing: Processing | None = None
     siblings: Siblings = Siblings.ANY
     wants_laws: bool = True
 

@@ -83,6 +83,10 @@ class ModelDrafter:
                 break
             for index, found in zip(going, self._laws([asks[i] for i in going], tokens, going), strict=True):
                 ask = asks[index]
+                with one_thread():
+                    if found.is_dead_end(0):
+                        length[index] = depth
+                        continue
                 if self._cost > 0:
                     with one_thread():
                         chances[index].append(found.confidence(0))
@@ -113,7 +117,11 @@ class ModelDrafter:
         logits = self._fit(self._model.forward(pack(parts), caches))
         for cache, part in zip(caches, parts, strict=True):
             cache.keep(range(len(part.pending)))
-        return [LogitLaws(logits[i : i + 1], ask.params) for i, ask in enumerate(asks)]
+        paths = [tuple(drafted[index]) for index in going]
+        return [
+            LogitLaws(logits[i : i + 1], ask.params, ask.processing, lambda _, path=path: path)  # type: ignore[misc]
+            for i, (ask, path) in enumerate(zip(asks, paths, strict=True))
+        ]
 
     def _fit(self, logits: Tensor) -> Tensor:
         """Return [W, V] over the target's V: vocabularies may be padded to different sizes."""
