@@ -7,10 +7,16 @@ from typing import Any
 
 from outrider.cache.base import Cache
 from outrider.loop.accept.base import Rule
+from outrider.loop.commit.record import Record
 from outrider.loop.commit.stops import Stops
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
 from outrider.types import Committed
+
+PROMPT_ROWS = 512
+"""Most prompt tokens of one sequence in one pass."""
+LOGPROB_ROWS = 64
+"""The same where logits are wanted for each of them: 64 rows of 150,000 tokens are 38 MB."""
 
 
 @dataclass(slots=True)
@@ -33,6 +39,10 @@ class Sequence:
     """Most tokens, prompt included, that the sequence may come to."""
     processing: Processing | None = None
     """What the options do to logits, over `tokens` itself; None where they do nothing."""
+    record: Record | None = None
+    """Where the logprobs that were asked for are noted; None where none were."""
+    prompt_rows: int = PROMPT_ROWS
+    """Most prompt tokens that one pass reads."""
     request: int = 0
     """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
     steps: list[StepRecord] = field(default_factory=list)
@@ -42,6 +52,11 @@ class Sequence:
     def pending(self) -> int:
         """Number of committed tokens that the cache does not hold yet."""
         return len(self.tokens) - self.cache.length
+
+    @property
+    def wants_prompt_rows(self) -> bool:
+        """True while logits are wanted for the prompt's own tokens."""
+        return self.params.prompt_logprobs is not None and self.cache.length < self.prompt_length
 
     @property
     def room(self) -> int:

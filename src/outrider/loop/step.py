@@ -10,7 +10,6 @@ from collections.abc import Sequence as Many
 from outrider.loop.commit.commit import commit
 from outrider.loop.draft.base import Ask, Drafter
 from outrider.loop.sequence import Sequence
-from outrider.loop.verify.pack import PROMPT_ROWS
 from outrider.loop.verify.score import score
 from outrider.models.base import Target
 from outrider.sampling.keyed import draft_draws, rule_draws
@@ -21,7 +20,7 @@ from outrider.types import Committed, DraftTree
 def step(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int) -> list[Committed]:
     """Advance every sequence by one target pass that they share.
 
-    Each gets at least one token, or reads up to PROMPT_ROWS more tokens of its prompt and gets none. `budget`
+    Each gets at least one token, or reads some more tokens of its prompt and gets none. `budget`
     is the most draft nodes of one sequence.
     """
     trees = draft(target, drafter, sequences, budget)
@@ -29,13 +28,13 @@ def step(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: in
     committed = []
     for sequence, result in zip(sequences, scored, strict=True):
         if result is None:
-            sequence.cache.keep(range(PROMPT_ROWS))
+            sequence.cache.keep(range(sequence.prompt_rows))
             committed.append(Committed((), 0))
             continue
         draws = rule_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens))
         with one_thread():
             verdict = sequence.rule.decide(result, draws)
-        committed.append(commit(sequence, drafter, result.tree, verdict))
+        committed.append(commit(sequence, drafter, result, verdict))
     return committed
 
 
@@ -48,7 +47,7 @@ def draft(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: i
     trees: list[DraftTree | None] = [None] * len(sequences)
     asks, asking = [], []
     for index, sequence in enumerate(sequences):
-        if sequence.pending > PROMPT_ROWS:
+        if sequence.pending > sequence.prompt_rows:
             continue
         trees[index] = DraftTree()
         nodes = min(budget, sequence.room - 1)

@@ -14,11 +14,14 @@ from torch import Tensor
 from outrider.cache.base import Cache
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask
-from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
+from outrider.loop.verify.pack import Part, pack
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.law import LogitLaws
 from outrider.sampling.threads import one_thread
 from outrider.types import DraftTree, Law
+
+PROMPT_ROWS = 512
+"""Most prompt tokens of one sequence that one pass of the draft model reads."""
 
 
 @dataclass(slots=True)
