@@ -12,9 +12,10 @@ from outrider.engine.live import Stream
 from outrider.engine.result import Result
 from outrider.engine.samples import gather, submit_samples
 from outrider.errors import OptionError, PromptError, UnknownNameError
+from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter, DrafterClass
 from outrider.models.base import LoadedModel
-from outrider.registry import DRAFTERS, RULES
+from outrider.registry import DRAFTERS
 from outrider.sampling.params import SamplingParams
 
 Messages = Sequence[dict[str, Any]]
@@ -31,6 +32,8 @@ class LLM:
         *,
         drafter_name: str,
         rule: str,
+        guarantee: str | None = None,
+        lossy: bool = False,
         budget: int | None,
         weights: str = "auto",
         device: str = "auto",
@@ -38,6 +41,7 @@ class LLM:
         self.model = model
         self.drafter_name = drafter_name
         self.rule_name = rule
+        self._choice = RuleChoice(rule, guarantee, lossy)
         self.budget = budget
         self._drafter = drafter
         self._weights, self._device = weights, device
@@ -120,7 +124,9 @@ class LLM:
             self.model,
             made,
             drafter_name=name,
-            rule=check_rule(self.rule_name if rule is None else rule),
+            rule=self.rule_name if rule is None else rule,
+            guarantee=self._choice.guarantee,
+            lossy=self._choice.lossy,
             budget=self.budget if budget is None else check_budget(budget),
             weights=self._weights,
             device=self._device,
@@ -131,7 +137,9 @@ class LLM:
             self.model,
             self._drafter,
             drafter_name=self.drafter_name,
-            rule=self.rule_name,
+            rule=self._choice.name,
+            guarantee=self._choice.guarantee,
+            lossy=self._choice.lossy,
             budget=self.budget,
         )
 
@@ -141,6 +149,8 @@ def load(
     *,
     drafter: str = "none",
     rule: str = "auto",
+    guarantee: str | None = None,
+    lossy: bool = False,
     weights: str = "auto",
     device: str = "auto",
     budget: int | None = None,
@@ -151,14 +161,16 @@ def load(
 
     `model`: "demo" (the embedded default), a Hugging Face directory, a `.gguf` file, a hub id, or a
     transformers model in memory (then with its `tokenizer`). `drafter`: "none", "suffix", or "lm:MODEL" for a
-    separate draft model. `rule`: "auto", "greedy", "coupled" or "rejection". `weights`: "auto", "fp32",
-    "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of one pass.
+    separate draft model. `rule`: "auto" or the name of one; `guarantee`: "same_tokens" (what "auto" keeps) or
+    "same_law"; `lossy=True` is needed for a rule that changes the distribution of the text. `weights`:
+    "auto", "fp32", "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of
+    one pass.
     `threads`: CPU threads, torch's own choice where None. Raises LoadError or UsageError, whose messages say
     what to do.
     """
     from outrider.models.load import load_model
 
-    check_rule(rule)
+    RuleChoice(rule, guarantee, lossy)
     check_budget(budget)
     if threads is not None:
         import torch
@@ -169,7 +181,17 @@ def load(
     DRAFTERS[drafter.partition(":")[0]]  # an unknown drafter fails before weights are read
     loaded = load_model(model, weights=weights, device=device, tokenizer=tokenizer)
     made = build_drafter(drafter, loaded, weights, device)
-    return LLM(loaded, made, drafter_name=drafter, rule=rule, budget=budget, weights=weights, device=device)
+    return LLM(
+        loaded,
+        made,
+        drafter_name=drafter,
+        rule=rule,
+        guarantee=guarantee,
+        lossy=lossy,
+        budget=budget,
+        weights=weights,
+        device=device,
+    )
 
 
 def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> Drafter:
@@ -191,13 +213,6 @@ def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> 
             target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
         )
     return kind.build(target.target, model, {})
-
-
-def check_rule(name: str) -> str:
-    """Return a rule's name unchanged; UnknownNameError where there is no such rule."""
-    if name != "auto":
-        RULES[name]
-    return name
 
 
 def _settings(params: SamplingParams | None, options: dict[str, Any]) -> SamplingParams:

@@ -28,6 +28,8 @@ def generate(
     ] = False,
     drafter: options.Drafter = "suffix",
     rule: options.Rule = "auto",
+    guarantee: options.GuaranteeOption = None,
+    allow_lossy: options.AllowLossy = False,
     budget: options.Budget = None,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = 0,
@@ -66,7 +68,7 @@ def generate(
         stop_token_ids=tuple(stop_token_id or ()),
         ignore_eos=ignore_eos,
     )
-    options.check_names([drafter], rule)
+    options.check_names([drafter], rule, guarantee, allow_lossy)
     text = read_prompt(prompt, prompt_file)
 
     from outrider.cli import terminal
@@ -81,6 +83,8 @@ def generate(
         notes,
         drafter=drafter,
         rule=rule,
+        guarantee=guarantee,
+        lossy=allow_lossy,
         weights=weights,
         device=device,
         budget=budget,
