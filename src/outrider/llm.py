@@ -7,12 +7,15 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any, overload
 
+from outrider.config import cache_directory
 from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
 from outrider.engine.result import Result
 from outrider.errors import OptionError, PromptError, UnknownNameError
 from outrider.loop.draft.base import Drafter, DrafterClass
 from outrider.models.base import LoadedModel
+from outrider.planner.machine import processor
+from outrider.planner.measured import MeasuredLatency
 from outrider.registry import DRAFTERS, RULES
 from outrider.sampling.params import SamplingParams
 
@@ -31,14 +34,17 @@ class LLM:
         drafter_name: str,
         rule: str,
         budget: int | None,
+        latency: MeasuredLatency | None = None,
         weights: str = "auto",
         device: str = "auto",
     ) -> None:
+        """`latency` tells what draft nodes cost; with None they count as free."""
         self.model = model
         self.drafter_name = drafter_name
         self.rule_name = rule
         self.budget = budget
         self._drafter = drafter
+        self._latency = latency
         self._weights, self._device = weights, device
 
     @overload
@@ -121,17 +127,20 @@ class LLM:
             drafter_name=name,
             rule=check_rule(self.rule_name if rule is None else rule),
             budget=self.budget if budget is None else check_budget(budget),
+            latency=self._latency,
             weights=self._weights,
             device=self._device,
         )
 
     def _engine(self) -> Engine:
+        latency = self._latency if self._drafter.weighs_costs else None
         return Engine(
             self.model,
             self._drafter,
             drafter_name=self.drafter_name,
             rule=self.rule_name,
             budget=self.budget,
+            latency=None if latency is None else latency.get(),
         )
 
 
@@ -143,6 +152,7 @@ def load(
     weights: str = "auto",
     device: str = "auto",
     budget: int | None = None,
+    fill_budget: bool = False,
     threads: int | None = None,
     tokenizer: Any = None,
 ) -> LLM:
@@ -152,8 +162,9 @@ def load(
     transformers model in memory (then with its `tokenizer`). `drafter`: "none", "suffix", or "lm:MODEL" for a
     separate draft model. `rule`: "auto", "greedy", "coupled" or "rejection". `weights`: "auto", "fp32",
     "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of one pass.
-    `threads`: CPU threads, torch's own choice where None. Raises LoadError or UsageError, whose messages say
-    what to do.
+    Drafts are cut where more nodes do not pay, by the measured time of a pass on this machine; with
+    `fill_budget` nodes count as free. `threads`: CPU threads, torch's own choice where None. Raises LoadError
+    or UsageError, whose messages say what to do.
     """
     from outrider.models.load import load_model
 
@@ -168,7 +179,16 @@ def load(
     DRAFTERS[drafter.partition(":")[0]]  # an unknown drafter fails before weights are read
     loaded = load_model(model, weights=weights, device=device, tokenizer=tokenizer)
     made = build_drafter(drafter, loaded, weights, device)
-    return LLM(loaded, made, drafter_name=drafter, rule=rule, budget=budget, weights=weights, device=device)
+    return LLM(
+        loaded,
+        made,
+        drafter_name=drafter,
+        rule=rule,
+        budget=budget,
+        latency=None if fill_budget else _latency(loaded),
+        weights=weights,
+        device=device,
+    )
 
 
 def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> Drafter:
@@ -190,6 +210,16 @@ def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> 
             target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
         )
     return kind.build(target.target, model, {})
+
+
+def _latency(model: LoadedModel) -> MeasuredLatency:
+    """Return the model's latency curve, to be measured when a drafter first asks for it."""
+    import torch
+
+    details = ("architecture", "parameters", "weights", "kernel", "device")
+    subject = {name: str(model.details.get(name)) for name in details}
+    subject |= {"processor": processor(), "threads": str(torch.get_num_threads()), "model": model.name}
+    return MeasuredLatency(model.target, subject, cache_directory("latency"))
 
 
 def check_rule(name: str) -> str:

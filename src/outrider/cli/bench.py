@@ -55,6 +55,7 @@ def run(
     ] = None,
     rule: options.Rule = "auto",
     budget: options.Budget = None,
+    fill_budget: options.FillBudget = False,
     max_tokens: options.MaxTokens = 128,
     ignore_eos: options.IgnoreEos = False,
     temperature: options.Temperature = 0.0,
@@ -100,7 +101,16 @@ def run(
 
     prompts = open_suite(suite).limited(limit)
     notes = terminal.console(stderr=True)
-    llm = load_llm(model, notes, rule=rule, weights=weights, device=device, budget=budget, threads=threads)
+    llm = load_llm(
+        model,
+        notes,
+        rule=rule,
+        weights=weights,
+        device=device,
+        budget=budget,
+        fill_budget=fill_budget,
+        threads=threads,
+    )
     with notes.status("loading what it is compared with"):
         runners = contestants(model, llm, names, peers, params)
     measurements = run_suite(llm, runners, prompts, params, chat=chat, turns=turns, notes=notes)

@@ -29,6 +29,7 @@ def generate(
     drafter: options.Drafter = "suffix",
     rule: options.Rule = "auto",
     budget: options.Budget = None,
+    fill_budget: options.FillBudget = False,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = 0,
     top_p: options.TopP = 1.0,
@@ -84,6 +85,7 @@ def generate(
         weights=weights,
         device=device,
         budget=budget,
+        fill_budget=fill_budget,
         threads=threads,
     )
     document = run_stream(

@@ -17,6 +17,7 @@ from outrider.loop.draft.base import Drafter
 from outrider.loop.sequence import Sequence
 from outrider.loop.step import step
 from outrider.models.base import LoadedModel
+from outrider.planner.latency import Latency
 from outrider.sampling.params import SamplingParams
 
 DEFAULT_BUDGET = 7
@@ -46,8 +47,10 @@ class Engine:
         drafter_name: str,
         rule: str = "auto",
         budget: int | None = None,
+        latency: Latency | None = None,
         max_running: int = MAX_RUNNING,
     ) -> None:
+        """`latency` tells what draft nodes cost; with None they count as free, and budgets are filled."""
         self._model = model
         self._target = MeteredTarget(model.target)
         self._drafter = MeteredDrafter(drafter)
@@ -57,6 +60,7 @@ class Engine:
             raise OptionError(f"max_running={max_running} is not allowed; give a whole number >= 1")
         checked = check_budget(budget)
         self._budget = DEFAULT_BUDGET if checked is None else checked
+        self._latency = latency
         self._max_running = max_running
         self._waiting: list[Request] = []
         self._running: list[Request] = []
@@ -111,7 +115,8 @@ class Engine:
             return []
         for request in running:
             request.begin()
-        step(self._target, self._drafter, [request.sequence for request in running], self._budget)
+        costs = self._latency.costs(len(running), self._budget) if self._latency else ()
+        step(self._target, self._drafter, [request.sequence for request in running], self._budget, costs)
         target_seconds, draft_seconds = self._target.take(), self._drafter.take()
         events = []
         for request in running:

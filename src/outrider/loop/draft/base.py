@@ -19,6 +19,8 @@ class Ask:
     `state` is what `Drafter.open` returned for it, `tokens` its committed tokens (to be read, not kept or
     changed), `budget` the most nodes wanted (at least 1; the context limit is already taken into account),
     `branch` whether siblings are allowed, `params` and `draws` how a drafter with a law draws its guesses.
+    `costs [budget + 1]`: the time of a pass with n draft nodes over that of a pass with none, for n = 0 …
+    budget; it begins with 1 and never falls. Empty means that nodes are free.
     """
 
     state: Any
@@ -27,6 +29,7 @@ class Ask:
     branch: bool
     params: SamplingParams
     draws: Draws
+    costs: Sequence[float] = ()
 
 
 class DrafterClass(Protocol):
@@ -49,6 +52,8 @@ class Drafter(Protocol):
     name: str
     has_law: bool
     """True when its nodes carry the law they were drawn from."""
+    weighs_costs: bool
+    """True when it cuts its drafts by `Ask.costs`, which are then measured."""
 
     def open(self, prompt: Sequence[int]) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`."""
