@@ -7,6 +7,7 @@ from collections.abc import Sequence as Many
 from dataclasses import dataclass
 
 from outrider.engine.meter import MeteredDrafter, MeteredTarget
+from outrider.engine.options import banned_sequences, check_options
 from outrider.engine.request import Request
 from outrider.engine.result import Chunk
 from outrider.engine.stream import StopGuard, TextStream
@@ -18,7 +19,9 @@ from outrider.loop.sequence import Sequence
 from outrider.loop.step import step
 from outrider.models.base import LoadedModel
 from outrider.planner.latency import Latency
+from outrider.sampling.constraint import Constraint
 from outrider.sampling.params import SamplingParams
+from outrider.sampling.processing import processing_of
 
 DEFAULT_BUDGET = 7
 MAX_RUNNING = 16
@@ -71,12 +74,20 @@ class Engine:
         """True while any request has not ended."""
         return bool(self._waiting or self._running)
 
-    def submit(self, prompt: Many[int], params: SamplingParams) -> Request:
-        """Take a request; PromptError where the prompt is empty, too long, or not of this vocabulary."""
+    def submit(
+        self, prompt: Many[int], params: SamplingParams, *, constraint: Constraint | None = None
+    ) -> Request:
+        """Take a request; `constraint` is its own and masks what may follow.
+
+        PromptError where the prompt is empty, too long, or not of this vocabulary; OptionError where an
+        option does not fit this model.
+        """
         target, tokenizer = self._model.target, self._model.tokenizer
         check_prompt(prompt, target.vocab_size, target.context_limit)
         rule = resolve_rule(self._rule, params)
         room = target.context_limit - len(prompt)
+        check_options(params, target.vocab_size, room)
+        banned = banned_sequences(params, tokenizer)
         last_length = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
         ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else tokenizer.eos_ids)
         cache = target.new_cache()
@@ -84,16 +95,25 @@ class Engine:
             raise CapabilityError(
                 f"{self._model.name} keeps a state that cannot be rewound, so it cannot verify drafts"
             )
+        tokens = list(prompt)
         sequence = Sequence(
-            tokens=list(prompt),
+            tokens=tokens,
             prompt_length=len(prompt),
             params=params,
             seed=secrets.randbits(64) if params.seed is None else params.seed,
             rule=rule,
             cache=cache,
             draft_state=self._drafter.open(prompt),
-            stops=Stops(ends, params.stop, tokenizer.decode),
+            stops=Stops(ends, params.stop, tokenizer.decode, params.min_tokens),
             last_length=last_length,
+            processing=processing_of(
+                params,
+                tokens,
+                len(prompt),
+                end_tokens=(token for token in ends if token < target.vocab_size),
+                banned_sequences=banned,
+                constraint=constraint,
+            ),
         )
         request = Request(
             self._submitted,

@@ -9,6 +9,7 @@ from outrider.cache.base import Cache
 from outrider.loop.accept.base import Rule
 from outrider.loop.commit.stops import Stops
 from outrider.sampling.params import SamplingParams
+from outrider.sampling.processing import Processing
 from outrider.types import Committed
 
 
@@ -30,6 +31,8 @@ class Sequence:
     stops: Stops
     last_length: int
     """Most tokens, prompt included, that the sequence may come to."""
+    processing: Processing | None = None
+    """What the options do to logits, over `tokens` itself; None where they do nothing."""
     request: int = 0
     """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
     steps: list[StepRecord] = field(default_factory=list)

@@ -64,8 +64,11 @@ def draft(
                     budget=nodes,
                     branch=target.can_branch and sequence.rule.serves_trees,
                     params=sequence.params,
+                    processing=sequence.processing,
                     draws=draft_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)),
                     costs=costs[: nodes + 1],
+                    siblings=sequence.rule.siblings,
+                    wants_laws=sequence.rule.reads_laws,
                 )
             )
             asking.append(index)

@@ -99,6 +99,8 @@ def test_a_sampled_node_carries_its_law_and_a_greedy_one_none() -> None:
     assert len(sampled.laws) == len(sampled)
     assert all(law[token] > 0 for law, token in zip(sampled.laws, sampled.tokens, strict=True))
     assert greedy.laws is None
+    [unread] = drafter.propose([replace(ask(drafter, [1, 2, 3], SAMPLED), wants_laws=False)])
+    assert unread == replace(sampled, laws=None)
 
 
 def test_no_token_is_run_twice_while_drafts_are_kept() -> None:

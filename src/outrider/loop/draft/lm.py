@@ -31,11 +31,11 @@ class DraftState:
 class ModelDrafter:
     """Draws chains from a smaller model of the same vocabulary, under the request's own sampling options.
 
-    Every node carries the law it was drawn from; at temperature 0 nothing is drawn, and none does. A chain
-    ends where another pass of the draft model, or another row of the target's, is not worth its time, going
-    by how sure the draft model was at each position. Whether a position is drafted follows from the laws up
-    to it and the tokens before it, never from the token drawn there, which no rule minds. `cost` is the time
-    of a draft pass over that of a target pass.
+    Every node carries the law it was drawn from, where the rule reads it; at temperature 0 nothing is drawn.
+    A chain ends where another pass of the draft model, or another row of the target's, is not worth its time,
+    going by how sure the draft model was at each position. Whether a position is drafted follows from the
+    laws up to it and the tokens before it, never from the token drawn there, which no rule minds. `cost` is
+    the time of a draft pass over that of a target pass.
     """
 
     name = "lm"
@@ -75,7 +75,7 @@ class ModelDrafter:
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a chain for each ask, as long as it pays, as its budget and the draft model's context."""
         tokens: list[list[int]] = [[] for _ in asks]
-        laws: list[list[Law]] = [[] for _ in asks]
+        laws: list[list[Law | None]] = [[] for _ in asks]
         chances: list[list[float]] = [[] for _ in asks]
         length = [min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks]
         for depth in range(max(length, default=0)):
@@ -89,6 +89,9 @@ class ModelDrafter:
             for index, found in zip(going, self._laws([asks[i] for i in going], tokens, going), strict=True):
                 ask = asks[index]
                 with one_thread():
+                    if found.is_dead_end(0):
+                        length[index] = depth
+                        continue
                     chances[index].append(found.confidence(0))
                 if not worth_a_node(chances[index], ask.costs, self._cost):
                     length[index] = depth
@@ -99,7 +102,8 @@ class ModelDrafter:
                 with one_thread():
                     law = found[0]
                     tokens[index].append(ask.draws.token(law, depth))
-                laws[index].append(law)
+                if ask.wants_laws:
+                    laws[index].append(law)
         return [DraftTree.chain(t, q or None) for t, q in zip(tokens, laws, strict=True)]
 
     def _laws(self, asks: list[Ask], drafted: list[list[int]], going: list[int]) -> list[LogitLaws]:
@@ -119,7 +123,11 @@ class ModelDrafter:
         logits = self._fit(self._model.forward(pack(parts), caches))
         for cache, part in zip(caches, parts, strict=True):
             cache.keep(range(len(part.pending)))
-        return [LogitLaws(logits[i : i + 1], ask.params) for i, ask in enumerate(asks)]
+        paths = [tuple(drafted[index]) for index in going]
+        return [
+            LogitLaws(logits[i : i + 1], ask.params, ask.processing, lambda _, path=path: path)  # type: ignore[misc]
+            for i, (ask, path) in enumerate(zip(asks, paths, strict=True))
+        ]
 
     def _fit(self, logits: Tensor) -> Tensor:
         """Return [W, V] over the target's V: vocabularies may be padded to different sizes."""

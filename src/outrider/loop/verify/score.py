@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Many
+from functools import partial
 
 from outrider.loop.sequence import Sequence
 from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
@@ -29,6 +30,18 @@ def score(target: Target, sequences: Many[Sequence], trees: Many[DraftTree | Non
             scored.append(None)
             continue
         rows = slice(row, row + 1 + len(tree))
-        scored.append(Scored(tree, LogitLaws(logits[rows], sequence.params)))
+        path = partial(path_to, tree)
+        scored.append(Scored(tree, LogitLaws(logits[rows], sequence.params, sequence.processing, path)))
         row = rows.stop
     return scored
+
+
+def path_to(tree: DraftTree, row: int) -> tuple[int, ...]:
+    """Return the drafted tokens that the law of a row comes after: none for row 0, node i's path for i +
+    1."""
+    path: list[int] = []
+    node = row - 1
+    while node >= 0:
+        path.append(tree.tokens[node])
+        node = tree.parents[node]
+    return tuple(reversed(path))
