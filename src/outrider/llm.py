@@ -12,11 +12,12 @@ from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
 from outrider.engine.result import Result
 from outrider.errors import OptionError, PromptError, UnknownNameError
+from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter, DrafterClass
 from outrider.models.base import LoadedModel
 from outrider.planner.machine import processor
 from outrider.planner.measured import MeasuredLatency
-from outrider.registry import DRAFTERS, RULES
+from outrider.registry import DRAFTERS
 from outrider.sampling.params import SamplingParams
 
 Messages = Sequence[dict[str, Any]]
@@ -33,6 +34,8 @@ class LLM:
         *,
         drafter_name: str,
         rule: str,
+        guarantee: str | None = None,
+        lossy: bool = False,
         budget: int | None,
         latency: MeasuredLatency | None = None,
         weights: str = "auto",
@@ -42,6 +45,7 @@ class LLM:
         self.model = model
         self.drafter_name = drafter_name
         self.rule_name = rule
+        self._choice = RuleChoice(rule, guarantee, lossy)
         self.budget = budget
         self._drafter = drafter
         self._latency = latency
@@ -125,7 +129,9 @@ class LLM:
             self.model,
             made,
             drafter_name=name,
-            rule=check_rule(self.rule_name if rule is None else rule),
+            rule=self.rule_name if rule is None else rule,
+            guarantee=self._choice.guarantee,
+            lossy=self._choice.lossy,
             budget=self.budget if budget is None else check_budget(budget),
             latency=self._latency,
             weights=self._weights,
@@ -138,7 +144,9 @@ class LLM:
             self.model,
             self._drafter,
             drafter_name=self.drafter_name,
-            rule=self.rule_name,
+            rule=self._choice.name,
+            guarantee=self._choice.guarantee,
+            lossy=self._choice.lossy,
             budget=self.budget,
             latency=None if latency is None else latency.get(),
         )
@@ -149,6 +157,8 @@ def load(
     *,
     drafter: str = "none",
     rule: str = "auto",
+    guarantee: str | None = None,
+    lossy: bool = False,
     weights: str = "auto",
     device: str = "auto",
     budget: int | None = None,
@@ -160,15 +170,16 @@ def load(
 
     `model`: "demo" (the embedded default), a Hugging Face directory, a `.gguf` file, a hub id, or a
     transformers model in memory (then with its `tokenizer`). `drafter`: "none", "suffix", or "lm:MODEL" for a
-    separate draft model. `rule`: "auto", "greedy", "coupled" or "rejection". `weights`: "auto", "fp32",
-    "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of one pass.
-    Drafts are cut where more nodes do not pay, by the measured time of a pass on this machine; with
+    separate draft model. `rule`: "auto" or the name of one; `guarantee`: "same_tokens" (what "auto" keeps) or
+    "same_law"; `lossy=True` is needed for a rule that changes the distribution of the text. `weights`:
+    "auto", "fp32", "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of
+    one pass. Drafts are cut where more nodes do not pay, by the measured time of a pass on this machine; with
     `fill_budget` nodes count as free. `threads`: CPU threads, torch's own choice where None. Raises LoadError
     or UsageError, whose messages say what to do.
     """
     from outrider.models.load import load_model
 
-    check_rule(rule)
+    RuleChoice(rule, guarantee, lossy)
     check_budget(budget)
     if threads is not None:
         import torch
@@ -184,6 +195,8 @@ def load(
         made,
         drafter_name=drafter,
         rule=rule,
+        guarantee=guarantee,
+        lossy=lossy,
         budget=budget,
         latency=None if fill_budget else _latency(loaded),
         weights=weights,
@@ -220,13 +233,6 @@ def _latency(model: LoadedModel) -> MeasuredLatency:
     subject = {name: str(model.details.get(name)) for name in details}
     subject |= {"processor": processor(), "threads": str(torch.get_num_threads()), "model": model.name}
     return MeasuredLatency(model.target, subject, cache_directory("latency"))
-
-
-def check_rule(name: str) -> str:
-    """Return a rule's name unchanged; UnknownNameError where there is no such rule."""
-    if name != "auto":
-        RULES[name]
-    return name
 
 
 def _settings(params: SamplingParams | None, options: dict[str, Any]) -> SamplingParams:

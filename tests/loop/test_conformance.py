@@ -12,7 +12,7 @@ import scipy.stats
 from conftest import VOCAB, plain_tokens, run, toy_model
 from matrix import ALL_DRAFTERS, FILTERS, make_drafter
 from outrider.errors import CapabilityError
-from outrider.loop.accept.table import resolve_rule
+from outrider.loop.accept.table import RuleChoice, resolve_rule
 from outrider.models.toy import ToyTarget
 from outrider.registry import DRAFTERS, RULES
 from outrider.sampling.params import SamplingParams
@@ -33,7 +33,7 @@ def test_a_rule_of_same_tokens_emits_what_plain_decoding_emits(
 ) -> None:
     target, params = ToyTarget(VOCAB, seed=1), settings(sampling)
     try:
-        guarantee = resolve_rule(rule, params).guarantee
+        guarantee = resolve_rule(RuleChoice(rule), params, has_law=True, branches=True).guarantee
     except CapabilityError:
         assert not RULES.load(rule).samples
         return

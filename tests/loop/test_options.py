@@ -15,7 +15,7 @@ from conftest import VOCAB, run, toy_model
 from matrix import ALL_DRAFTERS, EOS, PREFIXED, SAMPLINGS, make_drafter
 from outrider.errors import DeadEndError
 from outrider.loop.accept.enumeration import EnumeratingDraws, Outcome, law_of
-from outrider.loop.accept.table import resolve_rule
+from outrider.loop.accept.table import RuleChoice, resolve_rule
 from outrider.models.toy import ToyTarget
 from outrider.registry import RULES
 from outrider.sampling.params import SamplingParams
@@ -124,7 +124,7 @@ def test_the_law_of_a_text_is_that_of_the_slow_reference_over_all_outcomes(
 ) -> None:
     target = ToyTarget(3, seed=3, order=1, zeros=0.0)
     params = settings(**{"ignore_eos": True, **SMALL[sampling], "max_tokens": 3})
-    assert resolve_rule(rule, params).samples
+    assert resolve_rule(RuleChoice(rule), params, has_law=True, branches=True).samples
     found = enumerated(target, drafter, rule, params, monkeypatch)
     expected = expected_law(target, params)
     assert set(found) == set(expected)

@@ -54,6 +54,8 @@ def run(
         typer.Option("--peer", metavar="NAME[:WEIGHTS]", help=options.PEER_HELP),
     ] = None,
     rule: options.Rule = "auto",
+    guarantee: options.GuaranteeOption = None,
+    allow_lossy: options.AllowLossy = False,
     budget: options.Budget = None,
     fill_budget: options.FillBudget = False,
     max_tokens: options.MaxTokens = 128,
@@ -82,7 +84,7 @@ def run(
     from outrider.sampling.params import SamplingParams
 
     names = _names(drafters)
-    options.check_names(names, rule)
+    options.check_names(names, rule, guarantee, allow_lossy)
     peers = list(dict.fromkeys(peer or ()))
     params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
     _check_out(out)
@@ -105,6 +107,8 @@ def run(
         model,
         notes,
         rule=rule,
+        guarantee=guarantee,
+        lossy=allow_lossy,
         weights=weights,
         device=device,
         budget=budget,

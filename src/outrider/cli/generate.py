@@ -28,6 +28,8 @@ def generate(
     ] = False,
     drafter: options.Drafter = "suffix",
     rule: options.Rule = "auto",
+    guarantee: options.GuaranteeOption = None,
+    allow_lossy: options.AllowLossy = False,
     budget: options.Budget = None,
     fill_budget: options.FillBudget = False,
     temperature: options.Temperature = 0.0,
@@ -67,7 +69,7 @@ def generate(
         stop_token_ids=tuple(stop_token_id or ()),
         ignore_eos=ignore_eos,
     )
-    options.check_names([drafter], rule)
+    options.check_names([drafter], rule, guarantee, allow_lossy)
     text = read_prompt(prompt, prompt_file)
 
     from outrider.cli import terminal
@@ -82,6 +84,8 @@ def generate(
         notes,
         drafter=drafter,
         rule=rule,
+        guarantee=guarantee,
+        lossy=allow_lossy,
         weights=weights,
         device=device,
         budget=budget,

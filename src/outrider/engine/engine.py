@@ -12,7 +12,7 @@ from outrider.engine.request import Request
 from outrider.engine.result import Chunk
 from outrider.engine.stream import StopGuard, TextStream
 from outrider.errors import CapabilityError, OptionError, PromptError
-from outrider.loop.accept.table import resolve_rule
+from outrider.loop.accept.table import RuleChoice, resolve_rule
 from outrider.loop.commit.stops import Stops
 from outrider.loop.draft.base import Drafter
 from outrider.loop.sequence import Sequence
@@ -49,6 +49,8 @@ class Engine:
         *,
         drafter_name: str,
         rule: str = "auto",
+        guarantee: str | None = None,
+        lossy: bool = False,
         budget: int | None = None,
         latency: Latency | None = None,
         max_running: int = MAX_RUNNING,
@@ -58,7 +60,7 @@ class Engine:
         self._target = MeteredTarget(model.target)
         self._drafter = MeteredDrafter(drafter)
         self._drafter_name = drafter_name
-        self._rule = rule
+        self._choice = RuleChoice(rule, guarantee, lossy)
         if max_running < 1:
             raise OptionError(f"max_running={max_running} is not allowed; give a whole number >= 1")
         checked = check_budget(budget)
@@ -84,7 +86,7 @@ class Engine:
         """
         target, tokenizer = self._model.target, self._model.tokenizer
         check_prompt(prompt, target.vocab_size, target.context_limit)
-        rule = resolve_rule(self._rule, params)
+        rule = resolve_rule(self._choice, params, has_law=self._drafter.has_law, branches=target.can_branch)
         room = target.context_limit - len(prompt)
         check_options(params, target.vocab_size, room)
         banned = banned_sequences(params, tokenizer)
