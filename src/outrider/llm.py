@@ -7,6 +7,7 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any, overload
 
+from outrider.config import cache_directory
 from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
 from outrider.engine.result import Result
@@ -15,6 +16,8 @@ from outrider.errors import OptionError, PromptError, UnknownNameError
 from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter, DrafterClass
 from outrider.models.base import LoadedModel
+from outrider.planner.machine import processor
+from outrider.planner.measured import MeasuredLatency
 from outrider.registry import DRAFTERS
 from outrider.sampling.params import SamplingParams
 
@@ -35,15 +38,18 @@ class LLM:
         guarantee: str | None = None,
         lossy: bool = False,
         budget: int | None,
+        latency: MeasuredLatency | None = None,
         weights: str = "auto",
         device: str = "auto",
     ) -> None:
+        """`latency` tells what draft nodes cost; with None they count as free."""
         self.model = model
         self.drafter_name = drafter_name
         self.rule_name = rule
         self._choice = RuleChoice(rule, guarantee, lossy)
         self.budget = budget
         self._drafter = drafter
+        self._latency = latency
         self._weights, self._device = weights, device
 
     @overload
@@ -128,11 +134,13 @@ class LLM:
             guarantee=self._choice.guarantee,
             lossy=self._choice.lossy,
             budget=self.budget if budget is None else check_budget(budget),
+            latency=self._latency,
             weights=self._weights,
             device=self._device,
         )
 
     def _engine(self) -> Engine:
+        latency = self._latency if self._drafter.weighs_costs else None
         return Engine(
             self.model,
             self._drafter,
@@ -141,6 +149,7 @@ class LLM:
             guarantee=self._choice.guarantee,
             lossy=self._choice.lossy,
             budget=self.budget,
+            latency=None if latency is None else latency.get(),
         )
 
 
@@ -154,6 +163,7 @@ def load(
     weights: str = "auto",
     device: str = "auto",
     budget: int | None = None,
+    fill_budget: bool = False,
     threads: int | None = None,
     tokenizer: Any = None,
 ) -> LLM:
@@ -164,9 +174,9 @@ def load(
     separate draft model. `rule`: "auto" or the name of one; `guarantee`: "same_tokens" (what "auto" keeps) or
     "same_law"; `lossy=True` is needed for a rule that changes the distribution of the text. `weights`:
     "auto", "fp32", "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of
-    one pass.
-    `threads`: CPU threads, torch's own choice where None. Raises LoadError or UsageError, whose messages say
-    what to do.
+    one pass. Drafts are cut where more nodes do not pay, by the measured time of a pass on this machine; with
+    `fill_budget` nodes count as free. `threads`: CPU threads, torch's own choice where None. Raises LoadError
+    or UsageError, whose messages say what to do.
     """
     from outrider.models.load import load_model
 
@@ -189,6 +199,7 @@ def load(
         guarantee=guarantee,
         lossy=lossy,
         budget=budget,
+        latency=None if fill_budget else _latency(loaded),
         weights=weights,
         device=device,
     )
@@ -213,6 +224,16 @@ def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> 
             target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
         )
     return kind.build(target.target, model, {})
+
+
+def _latency(model: LoadedModel) -> MeasuredLatency:
+    """Return the model's latency curve, to be measured when a drafter first asks for it."""
+    import torch
+
+    details = ("architecture", "parameters", "weights", "kernel", "device")
+    subject = {name: str(model.details.get(name)) for name in details}
+    subject |= {"processor": processor(), "threads": str(torch.get_num_threads()), "model": model.name}
+    return MeasuredLatency(model.target, subject, cache_directory("latency"))
 
 
 def _settings(params: SamplingParams | None, options: dict[str, Any]) -> SamplingParams:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-import outrider.loop.sequence as sequence_module
 from conftest import VOCAB, RandomTrees, run, toy_model
 from matrix import ALL_DRAFTERS, EOS, SAMPLINGS, make_drafter
 from outrider.engine.engine import Engine
 from outrider.engine.live import Stream
+from outrider.loop.verify.pack import LOGPROB_ROWS
 from outrider.models.toy import ToyTarget
 from outrider.sampling import logprobs as sampling_logprobs
 from outrider.sampling.params import SamplingParams
@@ -136,7 +136,7 @@ def test_a_prompt_whose_logprobs_are_wanted_is_read_in_small_pieces() -> None:
     target = Watched(VOCAB, seed=1)
     run(toy_model(target), RandomTrees(1), [[0] * 500], settings(prompt_logprobs=0, max_tokens=1))
     assert len(target.wanted) == 8
-    assert max(target.wanted) <= sequence_module.LOGPROB_ROWS
+    assert max(target.wanted) <= LOGPROB_ROWS
 
 
 def test_nothing_is_worked_out_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

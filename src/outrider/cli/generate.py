@@ -31,6 +31,7 @@ def generate(
     guarantee: options.GuaranteeOption = None,
     allow_lossy: options.AllowLossy = False,
     budget: options.Budget = None,
+    fill_budget: options.FillBudget = False,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = 0,
     top_p: options.TopP = 1.0,
@@ -88,6 +89,7 @@ def generate(
         weights=weights,
         device=device,
         budget=budget,
+        fill_budget=fill_budget,
         threads=threads,
     )
     document = run_stream(

@@ -16,9 +16,11 @@ from outrider.loop.accept.table import RuleChoice, resolve_rule
 from outrider.loop.commit.record import record_of
 from outrider.loop.commit.stops import Stops
 from outrider.loop.draft.base import Drafter
-from outrider.loop.sequence import LOGPROB_ROWS, PROMPT_ROWS, Sequence
+from outrider.loop.sequence import Sequence
 from outrider.loop.step import step
+from outrider.loop.verify.pack import LOGPROB_ROWS, PROMPT_ROWS
 from outrider.models.base import LoadedModel
+from outrider.planner.latency import Latency
 from outrider.sampling.constraint import Constraint
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import processing_of
@@ -52,8 +54,10 @@ class Engine:
         guarantee: str | None = None,
         lossy: bool = False,
         budget: int | None = None,
+        latency: Latency | None = None,
         max_running: int = MAX_RUNNING,
     ) -> None:
+        """`latency` tells what draft nodes cost; with None they count as free, and budgets are filled."""
         self._model = model
         self._target = MeteredTarget(model.target)
         self._drafter = MeteredDrafter(drafter)
@@ -63,6 +67,7 @@ class Engine:
             raise OptionError(f"max_running={max_running} is not allowed; give a whole number >= 1")
         checked = check_budget(budget)
         self._budget = DEFAULT_BUDGET if checked is None else checked
+        self._latency = latency
         self._max_running = max_running
         self._waiting: list[Request] = []
         self._running: list[Request] = []
@@ -150,7 +155,8 @@ class Engine:
             return []
         for request in running:
             request.begin()
-        step(self._target, self._drafter, [request.sequence for request in running], self._budget)
+        costs = self._latency.costs(len(running), self._budget) if self._latency else ()
+        step(self._target, self._drafter, [request.sequence for request in running], self._budget, costs)
         target_seconds, draft_seconds = self._target.take(), self._drafter.take()
         events = []
         for request in running:

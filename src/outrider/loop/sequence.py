@@ -13,11 +13,6 @@ from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
 from outrider.types import Committed
 
-PROMPT_ROWS = 512
-"""Most prompt tokens of one sequence in one pass."""
-LOGPROB_ROWS = 64
-"""The same where logits are wanted for each of them: 64 rows of 150,000 tokens are 38 MB."""
-
 
 @dataclass(slots=True)
 class Sequence:
@@ -37,12 +32,12 @@ class Sequence:
     stops: Stops
     last_length: int
     """Most tokens, prompt included, that the sequence may come to."""
+    prompt_rows: int
+    """Most prompt tokens that one pass reads."""
     processing: Processing | None = None
     """What the options do to logits, over `tokens` itself; None where they do nothing."""
     record: Record | None = None
     """Where the logprobs that were asked for are noted; None where none were."""
-    prompt_rows: int = PROMPT_ROWS
-    """Most prompt tokens that one pass reads."""
     request: int = 0
     """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
     steps: list[StepRecord] = field(default_factory=list)

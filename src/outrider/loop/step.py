@@ -17,13 +17,15 @@ from outrider.sampling.threads import one_thread
 from outrider.types import Committed, DraftTree
 
 
-def step(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int) -> list[Committed]:
+def step(
+    target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int, costs: Many[float] = ()
+) -> list[Committed]:
     """Advance every sequence by one target pass that they share.
 
-    Each gets at least one token, or reads some more tokens of its prompt and gets none. `budget`
-    is the most draft nodes of one sequence.
+    Each gets at least one token, or reads a piece more of its prompt and gets none. `budget` is the most
+    draft nodes of one sequence, `costs` what they cost (see `Ask`).
     """
-    trees = draft(target, drafter, sequences, budget)
+    trees = draft(target, drafter, sequences, budget, costs)
     scored = score(target, sequences, trees)
     committed = []
     for sequence, result in zip(sequences, scored, strict=True):
@@ -38,7 +40,9 @@ def step(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: in
     return committed
 
 
-def draft(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int) -> list[DraftTree | None]:
+def draft(
+    target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int, costs: Many[float]
+) -> list[DraftTree | None]:
     """Ask for a tree for every sequence that is ready to emit; None for those still reading their prompt.
 
     No draft is deeper than what may still be emitted, so none reaches past the context or the length asked
@@ -61,6 +65,7 @@ def draft(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: i
                     params=sequence.params,
                     processing=sequence.processing,
                     draws=draft_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)),
+                    costs=costs[: nodes + 1],
                     siblings=sequence.rule.siblings,
                     wants_laws=sequence.rule.reads_laws,
                 )
