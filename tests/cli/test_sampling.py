@@ -25,7 +25,7 @@ def document(words: list[str], capsys: Captured) -> dict[str, Any]:
     ("words", "options"),
     [
         (["--typical-p", "0.3"], {"typical_p": 0.3}),
-        (["--repetition-penalty", "9"], {"repetition_penalty": 9.0}),
+        (["--repetition-penalty", "0.05"], {"repetition_penalty": 0.05}),
         (["--presence-penalty", "1.5"], {"presence_penalty": 1.5}),
         (["--frequency-penalty", "-0.5"], {"frequency_penalty": -0.5}),
         (["--no-repeat-ngram", "1"], {"no_repeat_ngram_size": 1}),
