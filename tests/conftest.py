@@ -31,6 +31,7 @@ class RandomTrees:
 
     name = "random"
     has_law = False
+    weighs_costs = False
 
     def __init__(self, seed: int = 0, vocab: int = VOCAB) -> None:
         self._random = random.Random(seed)

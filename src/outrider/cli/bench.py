@@ -57,6 +57,7 @@ def run(
     guarantee: options.GuaranteeOption = None,
     allow_lossy: options.AllowLossy = False,
     budget: options.Budget = None,
+    fill_budget: options.FillBudget = False,
     max_tokens: options.MaxTokens = 128,
     ignore_eos: options.IgnoreEos = False,
     temperature: options.Temperature = 0.0,
@@ -111,6 +112,7 @@ def run(
         weights=weights,
         device=device,
         budget=budget,
+        fill_budget=fill_budget,
         threads=threads,
     )
     with notes.status("loading what it is compared with"):

@@ -46,6 +46,9 @@ Budget = Annotated[
     int | None,
     typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: 7)."),
 ]
+FillBudget = Annotated[
+    bool, typer.Option("--fill-budget", help="Draft the whole budget, whatever a pass costs here.")
+]
 Weights = Annotated[
     str,
     typer.Option(

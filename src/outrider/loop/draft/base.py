@@ -22,7 +22,9 @@ class Ask:
     `branch` whether siblings are allowed. `params`, `processing` and `draws` are how a drafter with a law
     draws its guesses: it makes `LogitLaws(logits, params, processing, path)`, with `path(row)` the guesses
     before a row, so that its law is under the same options as the target's. `siblings` is what the rule asks
-    of drawn guesses, and `wants_laws` whether they must carry their laws.
+    of drawn guesses, and `wants_laws` whether they must carry their laws. `costs [budget + 1]`: the time of a
+    pass with n draft nodes over that of a pass with none, for n = 0 … budget; it begins with 1 and never
+    falls. Empty means that nodes are free.
     """
 
     state: Any
@@ -34,6 +36,7 @@ class Ask:
     processing: Processing | None = None
     siblings: Siblings = Siblings.ANY
     wants_laws: bool = True
+    costs: Sequence[float] = ()
 
 
 class DrafterClass(Protocol):
@@ -56,6 +59,8 @@ class Drafter(Protocol):
     name: str
     has_law: bool
     """True when it draws its guesses (at temperatures above 0) and can tell the law each was drawn from."""
+    weighs_costs: bool
+    """True when it cuts its drafts by `Ask.costs`, which are then measured."""
 
     def open(self, prompt: Sequence[int]) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`."""
