@@ -40,12 +40,15 @@ def test_a_rule_of_same_tokens_emits_what_the_slow_reference_emits(drafter: str,
         assert [list(result.token_ids) for result in results] == expected
 
 
+KEPT = ("temperature", "ignore_eos", "stop_token_ids", "max_tokens")
+
+
 @pytest.mark.parametrize("sampling", PREFIXED)
 def test_an_option_changes_the_text(sampling: str) -> None:
     """Otherwise the test above could not tell that it is honoured."""
     target = ToyTarget(VOCAB, seed=1, zeros=0.0)
     options = {"ignore_eos": True, **PREFIXED[sampling]}
-    without = {key: options[key] for key in ("temperature", "ignore_eos", "stop_token_ids") if key in options}
+    without = {key: options[key] for key in KEPT if key in options}
     [*with_it] = run(toy_model(target, EOS), make_drafter("suffix", target), PROMPTS, settings(**options))
     [*free] = run(toy_model(target, EOS), make_drafter("suffix", target), PROMPTS, settings(**without))
     assert [r.token_ids for r in with_it] != [r.token_ids for r in free]
