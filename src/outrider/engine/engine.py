@@ -25,7 +25,7 @@ from outrider.sampling.constraint import Constraint
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import processing_of
 
-DEFAULT_BUDGET = 7
+DEFAULT_BUDGET = 15
 MAX_RUNNING = 16
 
 
