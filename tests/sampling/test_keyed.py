@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from outrider.sampling import keyed
-from outrider.sampling.keyed import SharedDraws, StepDraws, draft_draws, race, rule_draws
+from outrider.sampling.keyed import SharedDraws, StepDraws, arrivals, draft_draws, race, rule_draws
 from outrider.sampling.noise import Purpose
 
 SIGNIFICANCE = 1e-4
@@ -125,6 +125,52 @@ def test_a_rule_that_shares_noise_and_its_drafter_draw_the_same_token_from_the_s
         drafted = draft_draws(SHARING, seed, 0, 5).token(LAW, depth)
         assert drafted == rule_draws(SHARING, seed, 0, 5).token(LAW, depth)
         assert drafted == rule_draws(SHARING, seed, 0, 5 + depth).token(LAW, 0)
+
+
+@pytest.mark.parametrize("kind", [SHARING, OWN], ids=["shared", "own"])
+def test_siblings_follow_the_law_of_draws_without_replacement(kind: SimpleNamespace) -> None:
+    p = torch.tensor([0.5, 0.3, 0.2, 0.0])
+    pairs = [draft_draws(kind, seed, 0, 3).tokens(p, 2, 1, 0) for seed in range(6000)]
+    joint = torch.zeros(4, 4)
+    for first, second in itertools.permutations(range(3), 2):
+        joint[first, second] = p[first] * p[second] / (1 - p[first])
+    assert fits([4 * first + second for first, second in pairs], joint.flatten())
+
+
+def test_the_first_sibling_of_shared_noise_is_the_token_of_the_position_at_any_node() -> None:
+    for seed in range(50):
+        draws = draft_draws(SHARING, seed, 0, 9)
+        siblings = draws.tokens(LAW, 3, 2, 0)
+        assert siblings[0] == rule_draws(SHARING, seed, 0, 11).token(LAW, 0)
+        assert siblings == draws.tokens(LAW, 3, 2, 5) == draws.tokens(LAW, 4, 2, 0)[:3]
+
+
+def test_nodes_at_one_depth_share_no_draw_where_noise_is_not_shared() -> None:
+    p = torch.full((4,), 0.25)
+    first = [draft_draws(OWN, seed, 0, 20).tokens(p, 1, 1, 0)[0] for seed in range(3000)]
+    others = [draft_draws(OWN, seed, 0, 20).tokens(p, 1, 1, 1)[0] for seed in range(3000)]
+    alone = [draft_draws(OWN, seed, 0, 20).token(p, 1) for seed in range(3000)]
+    assert independent(first, others)
+    assert independent(first, alone)
+
+
+def test_siblings_are_different_possible_tokens_in_order_of_arrival() -> None:
+    """Sparse, dense and scaled laws give the same; a law with fewer tokens than asked for gives all."""
+    law = torch.rand(40, generator=torch.Generator().manual_seed(1))
+    law[law < 0.3] = 0
+    possible = int(law.count_nonzero())
+    wide = torch.cat([law, torch.zeros(400)])
+    for name in range(100):
+        every = arrivals(law, name, 99)
+        assert sorted(every) == law.nonzero().flatten().tolist()
+        assert len(every) == possible
+        for count in (1, 2, 5):
+            assert arrivals(wide, name, count) == arrivals(law * 512, name, count) == every[:count]
+        left = law.clone()
+        for token in every:
+            assert race(left, name) == token
+            left[token] = 0
+    assert arrivals(torch.tensor([0.0, 0.0, 2.0]), 0, 3) == [2]
 
 
 def test_target_and_drafter_agree_as_often_as_the_coupling_theory_says() -> None:

@@ -18,7 +18,7 @@ class Outcome:
     def __init__(self, script: Sequence[int]) -> None:
         self.weight = Fraction(1)
         self._script, self._options = list(script), list[list[Fraction]]()
-        self.memory: dict[Hashable, int] = {}
+        self.memory: dict[Hashable, list[int]] = {}
         self.bounds: dict[Hashable, tuple[Fraction, Fraction]] = {}
 
     def choose(self, probabilities: Sequence[Fraction]) -> int:
@@ -43,11 +43,12 @@ class Outcome:
 class EnumeratingDraws:
     """Draws of one step that follow every branch with its probability; asking twice gives the same answer.
 
-    `scope` names the randomness: draws with equal scopes share it. Different laws at one place branch apart
-    from each other, which covers more outcomes than any shared noise has, each law with its probabilities.
+    `scope` names the randomness: draws with equal scopes share it; None is the noise that target and drafter
+    share, which depends on the position alone. Different laws at one place branch apart from each other,
+    which covers more outcomes than any shared noise has, each law with its probabilities.
     """
 
-    def __init__(self, outcome: Outcome, scope: Hashable, base: int) -> None:
+    def __init__(self, outcome: Outcome, scope: Hashable | None, base: int) -> None:
         self._outcome, self._scope, self._base = outcome, scope, base
 
     def accepts(self, probability: Number, node: int) -> bool:
@@ -66,12 +67,24 @@ class EnumeratingDraws:
 
     def token(self, law: Law, depth: int) -> int:
         """Draw a token; the same law at the same place gives the same token."""
+        return self._arrivals(law, 1, depth, None)[0]
+
+    def tokens(self, law: Law, count: int, depth: int, node: int) -> list[int]:
+        """Draw different tokens in turn, each from the law without those before it."""
+        return self._arrivals(law, count, depth, None if self._scope is None else node)
+
+    def _arrivals(self, law: Law, count: int, depth: int, node: int | None) -> list[int]:
         rational = [Fraction(cast(Fraction, value)) for value in law]
-        mass = sum(rational)
-        key = ("token", self._scope, self._base + depth, tuple(rational))
-        if key not in self._outcome.memory:
-            self._outcome.memory[key] = self._outcome.choose([value / mass for value in rational])
-        return self._outcome.memory[key]
+        arrived = self._outcome.memory.setdefault(
+            (self._scope, self._base + depth, node, tuple(rational)), []
+        )
+        while len(arrived) < count:
+            left = [0 if token in arrived else value for token, value in enumerate(rational)]
+            mass = Fraction(sum(left))
+            if mass == 0:
+                break
+            arrived.append(self._outcome.choose([value / mass for value in left]))
+        return arrived[:count]
 
 
 def outcomes(run: Callable[[Outcome], Text]) -> Iterator[tuple[Text, Outcome]]:
