@@ -44,7 +44,7 @@ AllowLossy = Annotated[
 ]
 Budget = Annotated[
     int | None,
-    typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: 7)."),
+    typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: 15)."),
 ]
 FillBudget = Annotated[
     bool, typer.Option("--fill-budget", help="Draft the whole budget, whatever a pass costs here.")

@@ -22,10 +22,12 @@ from outrider.loop.verify.pack import LOGPROB_ROWS, PROMPT_ROWS
 from outrider.models.base import LoadedModel
 from outrider.planner.latency import Latency
 from outrider.sampling.constraint import Constraint
+from outrider.sampling.draws import DrawSource
+from outrider.sampling.keyed import KeyedSource
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import processing_of
 
-DEFAULT_BUDGET = 7
+DEFAULT_BUDGET = 15
 MAX_RUNNING = 16
 
 
@@ -41,7 +43,8 @@ class Engine:
     """Advances up to `max_running` requests together, one target pass a step; later ones wait in order.
 
     A request's text does not depend on what runs beside it (under a `SAME_TOKENS` rule, on a model whose rows
-    are independent). Not thread-safe: one thread drives it.
+    are independent). A request that cannot go on (a model that gives no numbers, options that leave no token)
+    ends alone, with `Request.error`. Not thread-safe: one thread drives it.
     """
 
     def __init__(
@@ -85,8 +88,11 @@ class Engine:
         *,
         sample: int | None = None,
         constraint: Constraint | None = None,
+        draws: DrawSource | None = None,
     ) -> Request:
         """Take a request for one sample; `constraint` is its own and masks what may follow.
+
+        Random decisions come from the seed, or from `draws` where given.
 
         `sample` tells apart samples of one prompt and seed: each has noise of its own. `submit_samples` in
         `outrider.engine.samples` takes all those that `n` and `best_of` ask for; without `sample`, more than
@@ -113,11 +119,13 @@ class Engine:
                 f"{self._model.name} keeps a state that cannot be rewound, so it cannot verify drafts"
             )
         tokens = list(prompt)
+        seed = secrets.randbits(64) if params.seed is None else params.seed
         sequence = Sequence(
             tokens=tokens,
             prompt_length=len(prompt),
             params=params,
-            seed=secrets.randbits(64) if params.seed is None else params.seed,
+            seed=seed,
+            draws=KeyedSource(seed, sample or 0) if draws is None else draws,
             rule=rule,
             cache=cache,
             draft_state=self._drafter.open(prompt),

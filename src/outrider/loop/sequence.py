@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outrider.cache.base import Cache
+from outrider.errors import OutriderError
 from outrider.loop.accept.base import Rule
 from outrider.loop.commit.record import Record
 from outrider.loop.commit.stops import Stops
+from outrider.sampling.draws import DrawSource
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
 from outrider.types import Committed
@@ -26,6 +28,8 @@ class Sequence:
     prompt_length: int
     params: SamplingParams
     seed: int
+    draws: DrawSource
+    """Where its random decisions come from."""
     rule: Rule
     cache: Cache
     draft_state: Any
@@ -42,6 +46,8 @@ class Sequence:
     """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
     steps: list[StepRecord] = field(default_factory=list)
     finish_reason: str | None = None
+    error: OutriderError | None = None
+    """What ended the sequence, where `finish_reason` is "error"."""
 
     @property
     def pending(self) -> int:

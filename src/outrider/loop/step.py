@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Many
 
-from outrider.loop.commit.commit import commit
+from outrider.errors import OutriderError
+from outrider.loop.commit.commit import commit, fail
 from outrider.loop.draft.base import Ask, Drafter
 from outrider.loop.sequence import Sequence
 from outrider.loop.verify.score import score
 from outrider.models.base import Target
-from outrider.sampling.keyed import draft_draws, rule_draws
 from outrider.sampling.threads import one_thread
 from outrider.types import Committed, DraftTree
 
@@ -23,7 +23,8 @@ def step(
     """Advance every sequence by one target pass that they share.
 
     Each gets at least one token, or reads a piece more of its prompt and gets none. `budget` is the most
-    draft nodes of one sequence, `costs` what they cost (see `Ask`).
+    draft nodes of one sequence, `costs` what they cost (see `Ask`). A sequence whose laws cannot be made (no
+    numbers, no token left) ends with its `error`; the others go on.
     """
     trees = draft(target, drafter, sequences, budget, costs)
     scored = score(target, sequences, trees)
@@ -33,10 +34,13 @@ def step(
             sequence.cache.keep(range(sequence.prompt_rows))
             committed.append(Committed((), 0))
             continue
-        draws = rule_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens))
-        with one_thread():
-            verdict = sequence.rule.decide(result, draws)
-        committed.append(commit(sequence, drafter, result, verdict))
+        draws = sequence.draws.for_rule(sequence.rule, len(sequence.tokens))
+        try:
+            with one_thread():
+                verdict = sequence.rule.decide(result, draws)
+            committed.append(commit(sequence, drafter, result, verdict))
+        except OutriderError as error:
+            committed.append(fail(sequence, error))
     return committed
 
 
@@ -64,7 +68,7 @@ def draft(
                     branch=target.can_branch and sequence.rule.serves_trees,
                     params=sequence.params,
                     processing=sequence.processing,
-                    draws=draft_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)),
+                    draws=sequence.draws.for_draft(sequence.rule, len(sequence.tokens)),
                     costs=costs[: nodes + 1],
                     siblings=sequence.rule.siblings,
                     wants_laws=sequence.rule.reads_laws,
