@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 
-from outrider.bench.curve import TargetProbe
 from outrider.bench.peers.llama_cpp import open_session
 from outrider.bench.peers.llama_session import LlamaSession
 from outrider.bench.provenance import provenance
@@ -30,6 +29,7 @@ from outrider.models.base import LoadedModel
 from outrider.models.load import load_model
 from outrider.models.locate import locate
 from outrider.planner.cost import Probe
+from outrider.planner.probe import TargetProbe
 
 ROWS = (1, 2, 4, 8, 16)
 PEER = "llama.cpp"

@@ -31,6 +31,7 @@ class RandomTrees:
 
     name = "random"
     has_law = False
+    weighs_costs = False
 
     def __init__(self, seed: int = 0, vocab: int = VOCAB) -> None:
         self._random = random.Random(seed)
@@ -79,6 +80,9 @@ def run(
         if not driver.busy:
             break
         driver.step()
+    for request in requests:
+        if request.error is not None:
+            raise request.error
     results = [request.result for request in requests]
     assert all(result is not None for result in results)
     return [result for result in results if result is not None]

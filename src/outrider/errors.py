@@ -4,6 +4,7 @@ OutriderError
 ├── UsageError            the request itself is wrong (exit code 2)
 │   ├── UnknownNameError  no such drafter, rule, family, suite …; names the near ones
 │   ├── OptionError       an option is outside its range, or two of them contradict
+│   │   └── DeadEndError  the options leave no token that may follow
 │   ├── PromptError       empty prompt, or longer than the context
 │   └── CapabilityError   these parts cannot work together (rule, drafter, model)
 ├── LoadError             weights, config or tokenizer cannot be read (exit code 1)
@@ -42,6 +43,10 @@ class UnknownNameError(UsageError):
 
 class OptionError(UsageError):
     """An option outside its range, or two that contradict each other."""
+
+
+class DeadEndError(OptionError):
+    """The options together leave no token that may follow; found while the request runs."""
 
 
 class PromptError(UsageError):

@@ -7,13 +7,18 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any, overload
 
+from outrider.config import cache_directory
 from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
 from outrider.engine.result import Result
+from outrider.engine.samples import gather, submit_samples
 from outrider.errors import OptionError, PromptError, UnknownNameError
+from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter, DrafterClass
 from outrider.models.base import LoadedModel
-from outrider.registry import DRAFTERS, RULES
+from outrider.planner.machine import processor
+from outrider.planner.measured import MeasuredLatency
+from outrider.registry import DRAFTERS
 from outrider.sampling.params import SamplingParams
 
 Messages = Sequence[dict[str, Any]]
@@ -30,15 +35,21 @@ class LLM:
         *,
         drafter_name: str,
         rule: str,
+        guarantee: str | None = None,
+        lossy: bool = False,
         budget: int | None,
+        latency: MeasuredLatency | None = None,
         weights: str = "auto",
         device: str = "auto",
     ) -> None:
+        """`latency` tells what draft nodes cost; with None they count as free."""
         self.model = model
         self.drafter_name = drafter_name
         self.rule_name = rule
+        self._choice = RuleChoice(rule, guarantee, lossy)
         self.budget = budget
         self._drafter = drafter
+        self._latency = latency
         self._weights, self._device = weights, device
 
     @overload
@@ -63,18 +74,18 @@ class LLM:
 
         `chat` puts a text through the model's chat template as the user's message; a list of messages
         (`{"role": …, "content": …}`) is one conversation. Sampling options are those of `SamplingParams`,
-        given as an object, by name, or both (names win). UsageError for what cannot be run, before anything
-        runs.
+        given as an object, by name, or both (names win). With `n` above 1 a prompt's result is its first
+        sample (with `best_of` its best one), and `result.samples` holds all n. UsageError for what cannot be
+        run, before anything runs.
         """
         settings = _settings(params, options)
         prompts = [prompt] if _is_single(prompt) else list(prompt)
         engine = self._engine()
-        requests = [engine.submit(self.encode(one, chat=chat), settings) for one in prompts]
+        requests = [submit_samples(engine, self.encode(one, chat=chat), settings) for one in prompts]
         while engine.busy:
             engine.step()
-        results = [request.result for request in requests]
-        assert all(result is not None for result in results)
-        return results[0] if _is_single(prompt) else results  # type: ignore[return-value]
+        results = [gather(samples, settings) for samples in requests]
+        return results[0] if _is_single(prompt) else results
 
     def stream(
         self,
@@ -119,19 +130,26 @@ class LLM:
             self.model,
             made,
             drafter_name=name,
-            rule=check_rule(self.rule_name if rule is None else rule),
+            rule=self.rule_name if rule is None else rule,
+            guarantee=self._choice.guarantee,
+            lossy=self._choice.lossy,
             budget=self.budget if budget is None else check_budget(budget),
+            latency=self._latency,
             weights=self._weights,
             device=self._device,
         )
 
     def _engine(self) -> Engine:
+        latency = self._latency if self._drafter.weighs_costs else None
         return Engine(
             self.model,
             self._drafter,
             drafter_name=self.drafter_name,
-            rule=self.rule_name,
+            rule=self._choice.name,
+            guarantee=self._choice.guarantee,
+            lossy=self._choice.lossy,
             budget=self.budget,
+            latency=None if latency is None else latency.get(),
         )
 
 
@@ -140,9 +158,12 @@ def load(
     *,
     drafter: str = "none",
     rule: str = "auto",
+    guarantee: str | None = None,
+    lossy: bool = False,
     weights: str = "auto",
     device: str = "auto",
     budget: int | None = None,
+    fill_budget: bool = False,
     threads: int | None = None,
     tokenizer: Any = None,
 ) -> LLM:
@@ -150,14 +171,16 @@ def load(
 
     `model`: "demo" (the embedded default), a Hugging Face directory, a `.gguf` file, a hub id, or a
     transformers model in memory (then with its `tokenizer`). `drafter`: "none", "suffix", or "lm:MODEL" for a
-    separate draft model. `rule`: "auto", "greedy", "coupled" or "rejection". `weights`: "auto", "fp32",
-    "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of one pass.
-    `threads`: CPU threads, torch's own choice where None. Raises LoadError or UsageError, whose messages say
-    what to do.
+    separate draft model. `rule`: "auto" or the name of one; `guarantee`: "same_tokens" (what "auto" keeps) or
+    "same_law"; `lossy=True` is needed for a rule that changes the distribution of the text. `weights`:
+    "auto", "fp32", "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of
+    one pass. Drafts are cut where more nodes do not pay, by the measured time of a pass on this machine; with
+    `fill_budget` nodes count as free. `threads`: CPU threads, torch's own choice where None. Raises LoadError
+    or UsageError, whose messages say what to do.
     """
     from outrider.models.load import load_model
 
-    check_rule(rule)
+    RuleChoice(rule, guarantee, lossy)
     check_budget(budget)
     if threads is not None:
         import torch
@@ -168,7 +191,18 @@ def load(
     DRAFTERS[drafter.partition(":")[0]]  # an unknown drafter fails before weights are read
     loaded = load_model(model, weights=weights, device=device, tokenizer=tokenizer)
     made = build_drafter(drafter, loaded, weights, device)
-    return LLM(loaded, made, drafter_name=drafter, rule=rule, budget=budget, weights=weights, device=device)
+    return LLM(
+        loaded,
+        made,
+        drafter_name=drafter,
+        rule=rule,
+        guarantee=guarantee,
+        lossy=lossy,
+        budget=budget,
+        latency=None if fill_budget else _latency(loaded),
+        weights=weights,
+        device=device,
+    )
 
 
 def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> Drafter:
@@ -192,11 +226,14 @@ def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> 
     return kind.build(target.target, model, {})
 
 
-def check_rule(name: str) -> str:
-    """Return a rule's name unchanged; UnknownNameError where there is no such rule."""
-    if name != "auto":
-        RULES[name]
-    return name
+def _latency(model: LoadedModel) -> MeasuredLatency:
+    """Return the model's latency curve, to be measured when a drafter first asks for it."""
+    import torch
+
+    details = ("architecture", "parameters", "weights", "kernel", "device")
+    subject = {name: str(model.details.get(name)) for name in details}
+    subject |= {"processor": processor(), "threads": str(torch.get_num_threads()), "model": model.name}
+    return MeasuredLatency(model.target, subject, cache_directory("latency"))
 
 
 def _settings(params: SamplingParams | None, options: dict[str, Any]) -> SamplingParams:

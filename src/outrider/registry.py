@@ -31,6 +31,9 @@ class Table(Mapping[str, str]):
             raise UnknownNameError(self.kind, name, entries)
         return entries[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._entries()
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries())
 
@@ -60,6 +63,18 @@ RULES = Table(
         "greedy": "outrider.loop.accept.greedy:Greedy",
         "coupled": "outrider.loop.accept.coupled:Coupled",
         "rejection": "outrider.loop.accept.rejection:Rejection",
+        "recursive": "outrider.loop.accept.recursive:Recursive",
+        "block": "outrider.loop.accept.block:Block",
+        "traversal": "outrider.loop.accept.traversal:Traversal",
+        "optimal": "outrider.loop.accept.optimal:Optimal",
+    },
+)
+
+LOSSY_RULES = Table(
+    "lossy rule",
+    "lossy_rules",
+    {
+        "typical": "outrider.loop.accept.lossy.typical:Typical",
     },
 )
 

@@ -30,29 +30,60 @@ class Guarantee(StrEnum):
     """No promise; refused unless asked for by name."""
 
 
+class Siblings(StrEnum):
+    """What a rule asks of the children of one node, and of a drafter that has a law."""
+
+    ANY = "any"
+    """Nothing: tokens may be chosen in any way, and left out for what they are."""
+    WITHOUT_REPLACEMENT = "without_replacement"
+    """Drawn in turn from one law (`Draws.tokens`), or chosen without a draw. None is left out for what it is:
+    whether a node is drafted depends only on laws and on tokens that come before it depth first.
+    """
+    TOP_AND_ONE = "top_and_one"
+    """The most likely tokens, chosen without a draw, then one token drawn from the law without them; the
+    same condition on leaving out. The rule is exact on WITHOUT_REPLACEMENT trees too, but not at its best.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class DraftTree:
     """Guessed continuations of one sequence.
 
     `tokens [N]` are the guesses and `parents [N]` the node each one continues, −1 for a child of the last
     committed token. Parents stand before their children, and siblings stand in the order they were drawn.
-    `laws [N]` holds for each node the law `q [V]` it was really drawn from; None marks a deterministic guess.
+
+    `laws [N]` holds for each node the law `q [V]` it was drawn from, None for a deterministic guess (`laws`
+    None: for every node). Among siblings the deterministic ones stand first; the others all carry one law,
+    that of the first of them. Each later one was drawn from the same law without the tokens drawn before it
+    (nothing is renormalised or copied; rules do that), or, where `replaced`, from the whole law again.
     """
 
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
-    laws: tuple[Law, ...] | None = None
+    laws: tuple[Law | None, ...] | None = None
+    replaced: bool = False
 
     def __post_init__(self) -> None:
         assert len(self.tokens) == len(self.parents)
         assert all(-1 <= parent < node for node, parent in enumerate(self.parents))
-        assert self.laws is None or len(self.laws) == len(self.tokens)
+        if self.laws is None:
+            return
+        assert len(self.laws) == len(self.tokens)
+        drawn: dict[int, Law] = {}
+        for parent, law in zip(self.parents, self.laws, strict=True):
+            assert law is drawn.get(parent, law), "siblings of one law, deterministic guesses first"
+            if law is not None:
+                drawn[parent] = law
 
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def law(self, node: int) -> Law | None:
+        """Return the law `q [V]` that a node carries; None for a deterministic guess."""
+        return None if self.laws is None else self.laws[node]
+
     @classmethod
-    def chain(cls, tokens: Sequence[int], laws: Sequence[Law] | None = None) -> DraftTree:
+    def chain(cls, tokens: Sequence[int], laws: Sequence[Law | None] | None = None) -> DraftTree:
         """Return the tree in which every token continues the one before it."""
         return cls(tuple(tokens), tuple(range(-1, len(tokens) - 1)), None if laws is None else tuple(laws))
 
@@ -109,7 +140,7 @@ class Committed:
     """What one step added to one sequence, after stops and lengths cut it.
 
     `tokens` were emitted; the first `kept` of them were drafted, the rest (0 or 1) drawn from the target.
-    `finish_reason` is "stop" or "length" when the sequence ended in this step.
+    `finish_reason` is "stop", "length" or "error" when the sequence ended in this step.
     """
 
     tokens: tuple[int, ...]

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import torch
 
-from outrider.bench.curve import PREFILL_CHUNK, TargetProbe, measure_targets
+from outrider.bench.curve import measure_targets
 from outrider.models.base import Batch
+from outrider.planner.probe import PREFILL_CHUNK, TargetProbe
 
 
 class CountingCache:

@@ -175,9 +175,12 @@ def test_options_that_cannot_be_honoured_are_refused() -> None:
     engine = Engine(model, RandomTrees(1), drafter_name="random", rule="greedy")
     with pytest.raises(CapabilityError, match="temperature"):
         engine.submit(PROMPT, SamplingParams(temperature=0.5))
-    engine = Engine(model, RandomTrees(1), drafter_name="random", rule="rejektion")
     with pytest.raises(UnknownNameError, match="did you mean 'rejection'"):
-        engine.submit(PROMPT, SamplingParams())
+        Engine(model, RandomTrees(1), drafter_name="random", rule="rejektion")
+    with pytest.raises(OptionError, match="lossy=True"):
+        Engine(model, RandomTrees(1), drafter_name="random", rule="typical")
+    with pytest.raises(OptionError, match="less than 'same_tokens'"):
+        Engine(model, RandomTrees(1), drafter_name="random", rule="traversal", guarantee="same_tokens")
 
 
 @given(taken=st.integers(0, 10))

@@ -9,47 +9,23 @@ from typing import Any
 import pytest
 import scipy.stats
 
-from conftest import VOCAB, RandomTrees, plain_tokens, run, toy_model
+from conftest import VOCAB, plain_tokens, run, toy_model
+from matrix import ALL_DRAFTERS, FILTERS, make_drafter
 from outrider.errors import CapabilityError
-from outrider.loop.accept.table import resolve_rule
-from outrider.loop.draft.base import Drafter
-from outrider.models.base import LoadedModel
+from outrider.loop.accept.table import RuleChoice, resolve_rule
 from outrider.models.toy import ToyTarget
 from outrider.registry import DRAFTERS, RULES
 from outrider.sampling.params import SamplingParams
 from outrider.types import Guarantee
 
 PROMPTS = [[0, 1, 2], [3], [4, 5, 4, 5, 4, 5, 4], [7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5]]
-SAMPLINGS: dict[str, dict[str, Any]] = {
-    "greedy": {},
-    "sampled": {"temperature": 1.0},
-    "hot": {"temperature": 1.7},
-    "top-k": {"temperature": 0.9, "top_k": 3},
-    "top-p": {"temperature": 0.9, "top_p": 0.7},
-    "min-p": {"temperature": 1.2, "min_p": 0.2},
-    "mixed": {"temperature": 0.8, "top_k": 5, "top_p": 0.9, "min_p": 0.05},
-}
-
-
-def make_drafter(name: str, target: ToyTarget) -> Drafter:
-    if name == "random trees":
-        return RandomTrees(3)
-    kind = DRAFTERS.load(name)
-    model: LoadedModel | None = None
-    if kind.takes_model:
-        model = toy_model(ToyTarget(VOCAB, seed=9, like=target, share=Fraction(2, 3)))
-    drafter: Drafter = kind.build(target, model, {})
-    return drafter
 
 
 def settings(sampling: str, **more: Any) -> SamplingParams:
-    return SamplingParams(**{"seed": 11, "max_tokens": 40, "ignore_eos": True, **SAMPLINGS[sampling], **more})
+    return SamplingParams(**{"seed": 11, "max_tokens": 40, "ignore_eos": True, **FILTERS[sampling], **more})
 
 
-ALL_DRAFTERS = [*DRAFTERS, "random trees"]
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("sampling", FILTERS)
 @pytest.mark.parametrize("rule", [*RULES, "auto"])
 @pytest.mark.parametrize("drafter", ALL_DRAFTERS)
 def test_a_rule_of_same_tokens_emits_what_plain_decoding_emits(
@@ -57,7 +33,7 @@ def test_a_rule_of_same_tokens_emits_what_plain_decoding_emits(
 ) -> None:
     target, params = ToyTarget(VOCAB, seed=1), settings(sampling)
     try:
-        guarantee = resolve_rule(rule, params).guarantee
+        guarantee = resolve_rule(RuleChoice(rule), params, has_law=True, branches=True).guarantee
     except CapabilityError:
         assert not RULES.load(rule).samples
         return
@@ -103,17 +79,7 @@ def test_the_law_of_three_tokens_under_rejection_is_the_target_s(drafter: str) -
     target = ToyTarget(4, seed=3, order=1)
     runs, length, prompt = 3000, 3, [1, 2, 1, 2, 1]
     model = toy_model(target)
-    made = (
-        RandomTrees(3, vocab=4)
-        if drafter == "random trees"
-        else DRAFTERS.load(drafter).build(
-            target,
-            toy_model(ToyTarget(4, seed=9, order=1, like=target, share=Fraction(1, 2)))
-            if DRAFTERS.load(drafter).takes_model
-            else None,
-            {},
-        )
-    )
+    made = make_drafter(drafter, target, share=Fraction(1, 2))
     seen: Counter[tuple[int, ...]] = Counter()
     for start in range(0, runs, 500):
         for seed in range(start, start + 500):

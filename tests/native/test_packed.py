@@ -195,7 +195,7 @@ spec.loader.exec_module(module)
 sys.stdin.readline()
 for _ in range(20):
     print(hashlib.sha256(module.logits(module.load(Path(sys.argv[1]))).numpy().tobytes()).hexdigest())
-    for file in module.store._directory().glob("*.packed"):
+    for file in module.store.cache_directory("packed").glob("*.packed"):
         file.unlink(missing_ok=True)
 module.load(Path(sys.argv[1]))
 """

@@ -45,6 +45,38 @@ from outrider.sampling.params import SamplingParams
         ("stop_token_ids", "12", "token ids"),
         ("stop_token_ids", 3, "token ids"),
         ("ignore_eos", 1, "True or False"),
+        ("typical_p", 0.0, "0 < typical_p <= 1"),
+        ("typical_p", 1.5, "0 < typical_p <= 1"),
+        ("repetition_penalty", 0.0, "> 0"),
+        ("repetition_penalty", math.inf, "> 0"),
+        ("presence_penalty", 2.1, "from -2 to 2"),
+        ("frequency_penalty", -2.1, "from -2 to 2"),
+        ("frequency_penalty", math.nan, "from -2 to 2"),
+        ("no_repeat_ngram_size", -1, ">= 0"),
+        ("no_repeat_ngram_size", 2.0, "whole"),
+        ("logit_bias", {-1: 1.0}, "by token id"),
+        ("logit_bias", {"5": 1.0}, "by token id"),
+        ("logit_bias", {5: "1"}, "by token id"),
+        ("logit_bias", {5: -math.inf}, "banned_tokens"),
+        ("logit_bias", [5], "by token id"),
+        ("logit_bias", 5, "by token id"),
+        ("logit_bias", [(5, 1.0), (5, 2.0)], "once"),
+        ("allowed_tokens", (), "at least one"),
+        ("allowed_tokens", [-1], "token ids"),
+        ("banned_tokens", [1.5], "token ids"),
+        ("banned_words", [""], "non-empty"),
+        ("logits_processors", [3], "functions"),
+        ("logits_processors", "f", "functions"),
+        ("n", 0, ">= 1"),
+        ("n", 1.0, "whole"),
+        ("best_of", 0, ">= n (1)"),
+        ("logprobs", 21, "from 0 to 20"),
+        ("logprobs", -1, "from 0 to 20"),
+        ("logprobs", True, "whole"),
+        ("prompt_logprobs", 21, "from 0 to 20"),
+        ("logprobs_of", "cooked", "'raw' or 'processed'"),
+        ("min_tokens", -1, ">= 0"),
+        ("min_tokens", True, "whole"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_the_option_the_value_and_the_range(
@@ -60,6 +92,23 @@ def test_a_value_out_of_range_is_refused_with_the_option_the_value_and_the_range
 @pytest.mark.parametrize("stop", ["end", ["end"], ("end",)])
 def test_stop_texts_may_be_one_or_several(stop: Any) -> None:
     assert SamplingParams(stop=stop).stop == ("end",)
+
+
+def test_options_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(OptionError, match="token 4 stands in both allowed_tokens and banned_tokens"):
+        SamplingParams(allowed_tokens=(3, 4), banned_tokens=(4, 5))
+    with pytest.raises(OptionError, match="min_tokens=9 is more than max_tokens=8"):
+        SamplingParams(min_tokens=9, max_tokens=8)
+    SamplingParams(min_tokens=9, max_tokens=None)
+    with pytest.raises(OptionError, match=r"best_of=2 is not allowed; give a whole number >= n \(3\)"):
+        SamplingParams(n=3, best_of=2)
+
+
+def test_biases_are_kept_in_order_of_id_and_can_be_given_again() -> None:
+    params = SamplingParams(logit_bias={7: 1, 2: -0.5})
+    assert params.logit_bias == ((2, -0.5), (7, 1.0))
+    assert dataclasses.replace(params, top_k=3).logit_bias == params.logit_bias
+    assert hash(params) == hash(SamplingParams(logit_bias=[(2, -0.5), (7, 1)]))  # type: ignore[arg-type]
 
 
 def test_values_at_the_edges_of_the_ranges_are_accepted() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.models.base import LoadedModel
+from outrider.planner.machine import processor
 
 
 def provenance(model: LoadedModel, program: Sequence[str] = ("outrider",)) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def provenance(model: LoadedModel, program: Sequence[str] = ("outrider",)) -> di
             "cyllama": _version("cyllama"),
         },
         "machine": {
-            "processor": _processor(),
+            "processor": processor(),
             "cores": os.cpu_count(),
             "memory_bytes": _memory_bytes(),
             "threads": torch.get_num_threads(),
@@ -76,16 +77,6 @@ def _commit() -> str | None:
 def _git(directory: Path, *arguments: str) -> str:
     command = ["git", "-C", str(directory), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def _memory_bytes() -> int | None:

@@ -10,11 +10,11 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from outrider import native
-from outrider.bench.curve import TargetProbe
 from outrider.errors import CapabilityError, OptionError
 from outrider.models.base import Target
 from outrider.models.config import DecoderConfig
 from outrider.planner.cost import in_turns
+from outrider.planner.probe import TargetProbe
 
 ROWS = (1, 2, 4, 8, 16)
 ROOFLINE_SCHEMA = {"name": "outrider.bench.roofline", "version": 1}

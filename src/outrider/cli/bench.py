@@ -54,7 +54,10 @@ def run(
         typer.Option("--peer", metavar="NAME[:WEIGHTS]", help=options.PEER_HELP),
     ] = None,
     rule: options.Rule = "auto",
+    guarantee: options.GuaranteeOption = None,
+    allow_lossy: options.AllowLossy = False,
     budget: options.Budget = None,
+    fill_budget: options.FillBudget = False,
     max_tokens: options.MaxTokens = 128,
     ignore_eos: options.IgnoreEos = False,
     temperature: options.Temperature = 0.0,
@@ -81,7 +84,7 @@ def run(
     from outrider.sampling.params import SamplingParams
 
     names = _names(drafters)
-    options.check_names(names, rule)
+    options.check_names(names, rule, guarantee, allow_lossy)
     peers = list(dict.fromkeys(peer or ()))
     params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
     _check_out(out)
@@ -100,7 +103,18 @@ def run(
 
     prompts = open_suite(suite).limited(limit)
     notes = terminal.console(stderr=True)
-    llm = load_llm(model, notes, rule=rule, weights=weights, device=device, budget=budget, threads=threads)
+    llm = load_llm(
+        model,
+        notes,
+        rule=rule,
+        guarantee=guarantee,
+        lossy=allow_lossy,
+        weights=weights,
+        device=device,
+        budget=budget,
+        fill_budget=fill_budget,
+        threads=threads,
+    )
     with notes.status("loading what it is compared with"):
         runners = contestants(model, llm, names, peers, params)
     measurements = run_suite(llm, runners, prompts, params, chat=chat, turns=turns, notes=notes)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from outrider.registry import DRAFTERS, PEERS, RULES
+from outrider.registry import DRAFTERS, LOSSY_RULES, PEERS, RULES
 
 DRAFTER_HELP = f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH)."
 PEER_HELP = (
@@ -23,11 +23,31 @@ Model = Annotated[
 ]
 Drafter = Annotated[str, typer.Option("--drafter", metavar="NAME[:MODEL]", help=DRAFTER_HELP)]
 Rule = Annotated[
-    str, typer.Option("--rule", metavar="NAME", help=f"Acceptance rule: auto, {', '.join(RULES)}.")
+    str,
+    typer.Option(
+        "--rule",
+        metavar="NAME",
+        help=f"Acceptance rule: auto, {', '.join(RULES)}; with --allow-lossy also {', '.join(LOSSY_RULES)}.",
+    ),
+]
+GuaranteeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--guarantee",
+        metavar="NAME",
+        help="What must be kept: same_tokens (auto does), or same_law, which keeps more of a drawn draft.",
+    ),
+]
+AllowLossy = Annotated[
+    bool,
+    typer.Option("--allow-lossy", help="Consent to a rule that changes the distribution of the text."),
 ]
 Budget = Annotated[
     int | None,
-    typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: 7)."),
+    typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: 15)."),
+]
+FillBudget = Annotated[
+    bool, typer.Option("--fill-budget", help="Draft the whole budget, whatever a pass costs here.")
 ]
 Weights = Annotated[
     str,
@@ -76,9 +96,10 @@ Out = Annotated[
 ]
 
 
-def check_names(drafters: list[str], rule: str) -> None:
+def check_names(drafters: list[str], rule: str, guarantee: str | None = None, lossy: bool = False) -> None:
     """Look the names up before a model is loaded for them; UnknownNameError names the near ones."""
     for drafter in drafters:
         DRAFTERS[drafter.partition(":")[0]]
-    if rule != "auto":
-        RULES[rule]
+    from outrider.loop.accept.table import RuleChoice
+
+    RuleChoice(rule, guarantee, lossy)

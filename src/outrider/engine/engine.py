@@ -7,19 +7,27 @@ from collections.abc import Sequence as Many
 from dataclasses import dataclass
 
 from outrider.engine.meter import MeteredDrafter, MeteredTarget
+from outrider.engine.options import banned_sequences, check_options
 from outrider.engine.request import Request
 from outrider.engine.result import Chunk
 from outrider.engine.stream import StopGuard, TextStream
 from outrider.errors import CapabilityError, OptionError, PromptError
-from outrider.loop.accept.table import resolve_rule
+from outrider.loop.accept.table import RuleChoice, resolve_rule
+from outrider.loop.commit.record import record_of
 from outrider.loop.commit.stops import Stops
 from outrider.loop.draft.base import Drafter
 from outrider.loop.sequence import Sequence
 from outrider.loop.step import step
+from outrider.loop.verify.pack import LOGPROB_ROWS, PROMPT_ROWS
 from outrider.models.base import LoadedModel
+from outrider.planner.latency import Latency
+from outrider.sampling.constraint import Constraint
+from outrider.sampling.draws import DrawSource
+from outrider.sampling.keyed import KeyedSource
 from outrider.sampling.params import SamplingParams
+from outrider.sampling.processing import processing_of
 
-DEFAULT_BUDGET = 7
+DEFAULT_BUDGET = 15
 MAX_RUNNING = 16
 
 
@@ -35,7 +43,8 @@ class Engine:
     """Advances up to `max_running` requests together, one target pass a step; later ones wait in order.
 
     A request's text does not depend on what runs beside it (under a `SAME_TOKENS` rule, on a model whose rows
-    are independent). Not thread-safe: one thread drives it.
+    are independent). A request that cannot go on (a model that gives no numbers, options that leave no token)
+    ends alone, with `Request.error`. Not thread-safe: one thread drives it.
     """
 
     def __init__(
@@ -45,18 +54,23 @@ class Engine:
         *,
         drafter_name: str,
         rule: str = "auto",
+        guarantee: str | None = None,
+        lossy: bool = False,
         budget: int | None = None,
+        latency: Latency | None = None,
         max_running: int = MAX_RUNNING,
     ) -> None:
+        """`latency` tells what draft nodes cost; with None they count as free, and budgets are filled."""
         self._model = model
         self._target = MeteredTarget(model.target)
         self._drafter = MeteredDrafter(drafter)
         self._drafter_name = drafter_name
-        self._rule = rule
+        self._choice = RuleChoice(rule, guarantee, lossy)
         if max_running < 1:
             raise OptionError(f"max_running={max_running} is not allowed; give a whole number >= 1")
         checked = check_budget(budget)
         self._budget = DEFAULT_BUDGET if checked is None else checked
+        self._latency = latency
         self._max_running = max_running
         self._waiting: list[Request] = []
         self._running: list[Request] = []
@@ -67,12 +81,36 @@ class Engine:
         """True while any request has not ended."""
         return bool(self._waiting or self._running)
 
-    def submit(self, prompt: Many[int], params: SamplingParams) -> Request:
-        """Take a request; PromptError where the prompt is empty, too long, or not of this vocabulary."""
+    def submit(
+        self,
+        prompt: Many[int],
+        params: SamplingParams,
+        *,
+        sample: int | None = None,
+        constraint: Constraint | None = None,
+        draws: DrawSource | None = None,
+    ) -> Request:
+        """Take a request for one sample; `constraint` is its own and masks what may follow.
+
+        Random decisions come from the seed, or from `draws` where given.
+
+        `sample` tells apart samples of one prompt and seed: each has noise of its own. `submit_samples` in
+        `outrider.engine.samples` takes all those that `n` and `best_of` ask for; without `sample`, more than
+        one is an OptionError. PromptError where the prompt is empty, too long, or not of this vocabulary;
+        OptionError where an option does not fit this model.
+        """
+        if sample is None and params.samples > 1:
+            option = "n" if params.best_of is None else "best_of"
+            raise OptionError(
+                f"{option}={params.samples} asks for several texts, and this runs one; use generate, or "
+                f"leave {option} out"
+            )
         target, tokenizer = self._model.target, self._model.tokenizer
         check_prompt(prompt, target.vocab_size, target.context_limit)
-        rule = resolve_rule(self._rule, params)
+        rule = resolve_rule(self._choice, params, has_law=self._drafter.has_law, branches=target.can_branch)
         room = target.context_limit - len(prompt)
+        check_options(params, target.vocab_size, room)
+        banned = banned_sequences(params, tokenizer)
         last_length = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
         ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else tokenizer.eos_ids)
         cache = target.new_cache()
@@ -80,16 +118,30 @@ class Engine:
             raise CapabilityError(
                 f"{self._model.name} keeps a state that cannot be rewound, so it cannot verify drafts"
             )
+        tokens = list(prompt)
+        seed = secrets.randbits(64) if params.seed is None else params.seed
         sequence = Sequence(
-            tokens=list(prompt),
+            tokens=tokens,
             prompt_length=len(prompt),
             params=params,
-            seed=secrets.randbits(64) if params.seed is None else params.seed,
+            seed=seed,
+            draws=KeyedSource(seed, sample or 0) if draws is None else draws,
             rule=rule,
             cache=cache,
             draft_state=self._drafter.open(prompt),
-            stops=Stops(ends, params.stop, tokenizer.decode),
+            stops=Stops(ends, params.stop, tokenizer.decode, params.min_tokens),
             last_length=last_length,
+            request=sample or 0,
+            record=record_of(params),
+            prompt_rows=PROMPT_ROWS if params.prompt_logprobs is None else LOGPROB_ROWS,
+            processing=processing_of(
+                params,
+                tokens,
+                len(prompt),
+                end_tokens=(token for token in ends if token < target.vocab_size),
+                banned_sequences=banned,
+                constraint=constraint,
+            ),
         )
         request = Request(
             self._submitted,
@@ -111,7 +163,8 @@ class Engine:
             return []
         for request in running:
             request.begin()
-        step(self._target, self._drafter, [request.sequence for request in running], self._budget)
+        costs = self._latency.costs(len(running), self._budget) if self._latency else ()
+        step(self._target, self._drafter, [request.sequence for request in running], self._budget, costs)
         target_seconds, draft_seconds = self._target.take(), self._drafter.take()
         events = []
         for request in running:

@@ -50,6 +50,7 @@ class MeteredDrafter:
     def __init__(self, drafter: Drafter) -> None:
         self._drafter = drafter
         self.name, self.has_law = drafter.name, drafter.has_law
+        self.weighs_costs = drafter.weighs_costs
         self._seconds = 0.0
 
     def open(self, prompt: Sequence[int]) -> Any:

@@ -7,39 +7,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Many
 
-from outrider.loop.commit.commit import commit
+from outrider.errors import OutriderError
+from outrider.loop.commit.commit import commit, fail
 from outrider.loop.draft.base import Ask, Drafter
 from outrider.loop.sequence import Sequence
-from outrider.loop.verify.pack import PROMPT_ROWS
 from outrider.loop.verify.score import score
 from outrider.models.base import Target
-from outrider.sampling.keyed import draft_draws, rule_draws
 from outrider.sampling.threads import one_thread
 from outrider.types import Committed, DraftTree
 
 
-def step(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int) -> list[Committed]:
+def step(
+    target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int, costs: Many[float] = ()
+) -> list[Committed]:
     """Advance every sequence by one target pass that they share.
 
-    Each gets at least one token, or reads up to PROMPT_ROWS more tokens of its prompt and gets none. `budget`
-    is the most draft nodes of one sequence.
+    Each gets at least one token, or reads a piece more of its prompt and gets none. `budget` is the most
+    draft nodes of one sequence, `costs` what they cost (see `Ask`). A sequence whose laws cannot be made (no
+    numbers, no token left) ends with its `error`; the others go on.
     """
-    trees = draft(target, drafter, sequences, budget)
+    trees = draft(target, drafter, sequences, budget, costs)
     scored = score(target, sequences, trees)
     committed = []
     for sequence, result in zip(sequences, scored, strict=True):
         if result is None:
-            sequence.cache.keep(range(PROMPT_ROWS))
+            sequence.cache.keep(range(sequence.prompt_rows))
             committed.append(Committed((), 0))
             continue
-        draws = rule_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens))
-        with one_thread():
-            verdict = sequence.rule.decide(result, draws)
-        committed.append(commit(sequence, drafter, result.tree, verdict))
+        draws = sequence.draws.for_rule(sequence.rule, len(sequence.tokens))
+        try:
+            with one_thread():
+                verdict = sequence.rule.decide(result, draws)
+            committed.append(commit(sequence, drafter, result, verdict))
+        except OutriderError as error:
+            committed.append(fail(sequence, error))
     return committed
 
 
-def draft(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int) -> list[DraftTree | None]:
+def draft(
+    target: Target, drafter: Drafter, sequences: Many[Sequence], budget: int, costs: Many[float]
+) -> list[DraftTree | None]:
     """Ask for a tree for every sequence that is ready to emit; None for those still reading their prompt.
 
     No draft is deeper than what may still be emitted, so none reaches past the context or the length asked
@@ -48,7 +55,7 @@ def draft(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: i
     trees: list[DraftTree | None] = [None] * len(sequences)
     asks, asking = [], []
     for index, sequence in enumerate(sequences):
-        if sequence.pending > PROMPT_ROWS:
+        if sequence.pending > sequence.prompt_rows:
             continue
         trees[index] = DraftTree()
         nodes = min(budget, sequence.room - 1)
@@ -60,7 +67,11 @@ def draft(target: Target, drafter: Drafter, sequences: Many[Sequence], budget: i
                     budget=nodes,
                     branch=target.can_branch and sequence.rule.serves_trees,
                     params=sequence.params,
-                    draws=draft_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)),
+                    processing=sequence.processing,
+                    draws=sequence.draws.for_draft(sequence.rule, len(sequence.tokens)),
+                    costs=costs[: nodes + 1],
+                    siblings=sequence.rule.siblings,
+                    wants_laws=sequence.rule.reads_laws,
                 )
             )
             asking.append(index)

@@ -132,8 +132,8 @@ class ToyTokenizer:
         self.vocab_size, self.eos_ids = vocab_size, eos_ids
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
-        """Return the tokens of a text made of the vocabulary's letters."""
-        ids = [ord(letter) - ord("a") for letter in text]
+        """Return the tokens of a text made of the vocabulary's letters; spaces have none."""
+        ids = [ord(letter) - ord("a") for letter in text if letter != " "]
         assert all(0 <= token < self.vocab_size for token in ids)
         return ids
 

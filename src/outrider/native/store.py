@@ -8,16 +8,14 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 import time
 from pathlib import Path
 
+from outrider.config import CACHE_VARIABLE, cache_directory
 from outrider.native import _core
 from outrider.native.packed import TEMPORARY, read_packed, write_packed
 from outrider.native.weights import Packer
 
-VARIABLE = "OUTRIDER_CACHE"
-"""Environment variable: a directory for what is kept between runs, or "off"."""
 MOST_BYTES = 16 << 30
 MOST_SHARE = 0.25
 """Of the disk space that would be free without the files."""
@@ -34,7 +32,7 @@ def matrices_of(packer: Packer) -> dict[str, _core.Matrix]:
     the model is small or does not come from files, or the disk has no room; a word about that goes to the
     packer's notices only where the user named the directory.
     """
-    place, fingerprint = _directory(), packer.source.fingerprint()
+    place, fingerprint = cache_directory("packed"), packer.source.fingerprint()
     if place is None or fingerprint is None or packer.parameters < FEWEST_PARAMETERS:
         return dict(packer.matrices())
     key = json.dumps({"core": _core_digest(), "weights": packer.weights, "files": fingerprint})
@@ -58,31 +56,11 @@ def _packed_anew(packer: Packer, path: Path, key: str) -> dict[str, _core.Matrix
         kept = write_packed(path, key, packer.matrices(), packer.notices)
     except OSError as error:
         packer.notices.clear()
-        if os.environ.get(VARIABLE):
+        if os.environ.get(CACHE_VARIABLE):
             reason = error.strerror or error
             packer.notices.append(f"packed weights are not kept in {path.parent}: {reason}")
         return dict(packer.matrices())
     return kept.matrices
-
-
-def _directory() -> Path | None:
-    """Return the directory of the files; None where nothing is to be kept, or there is no home."""
-    named = os.environ.get(VARIABLE, "")
-    if named.lower() == "off":
-        return None
-    if named:
-        return Path(os.path.expanduser(named)) / "packed"  # unlike Path.expanduser, never an error
-    try:
-        home = Path.home()
-    except RuntimeError:
-        return None
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return base / "outrider" / "packed"
 
 
 def _core_digest() -> str:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
-from outrider.sampling.draws import Draws
+from outrider.sampling.draws import Draws, SharesNoise
 from outrider.sampling.noise import Purpose, exponentials, key, uniform
+from outrider.sampling.pick import pick
 from outrider.types import Law, Number
-
-
-class SharesNoise(Protocol):
-    """The part of an acceptance rule that decides which draws it is given."""
-
-    @property
-    def shares_noise(self) -> bool:
-        """True when a drafter must draw with the noise that later draws the target's token."""
-        ...
 
 
 class SharedDraws:
@@ -40,9 +30,13 @@ class SharedDraws:
         """Draw a token from `law [V]` for absolute position `base + depth`."""
         return race(law, key(self._seed, self._request, self._base + depth, Purpose.TOKEN))
 
+    def tokens(self, law: Law, count: int, depth: int, node: int) -> list[int]:
+        """Draw different tokens for absolute position `base + depth`, whichever node they continue."""
+        return arrivals(law, key(self._seed, self._request, self._base + depth, Purpose.TOKEN), count)
+
 
 class StepDraws:
-    """Draws that no other step, purpose or depth shares.
+    """Draws that no other step, purpose, depth or node shares, each from one uniform number.
 
     `base`, the number of committed tokens when the step begins, grows with every step, so it names the step.
     `purpose` tells the drafter's tokens from the rule's.
@@ -57,21 +51,40 @@ class StepDraws:
 
     def token(self, law: Law, depth: int) -> int:
         """Draw a token from `law [V]` for the position `depth` after the committed text, in this step."""
-        return race(law, key(self._seed, self._request, self._base, self._purpose, depth))
+        return pick(law, uniform(key(self._seed, self._request, self._base, self._purpose, depth)))
+
+    def tokens(self, law: Law, count: int, depth: int, node: int) -> list[int]:
+        """Draw different tokens for the children of `node` at `depth`, in this step."""
+        weights = law if isinstance(law, Tensor) else torch.tensor([float(p) for p in law])
+        drawn: list[int] = []
+        for nth in range(count):
+            if nth:  # without replacement
+                weights = weights.clone() if nth == 1 else weights
+                weights[drawn[-1]] = 0
+                if not weights.amax() > 0:
+                    break
+            name = key(self._seed, self._request, self._base, self._purpose, depth, node, nth)
+            drawn.append(pick(weights, uniform(name)))
+        return drawn
 
 
-def rule_draws(rule: SharesNoise, seed: int, request: int, base: int) -> Draws:
-    """Return what `rule` draws from in the step that begins with `base` committed tokens."""
-    if rule.shares_noise:
-        return SharedDraws(seed, request, base)
-    return StepDraws(seed, request, base, Purpose.RESIDUAL)
+class KeyedSource:
+    """Draws keyed by a request's seed and number; implements `outrider.sampling.draws.DrawSource`."""
 
+    def __init__(self, seed: int, request: int) -> None:
+        self._seed, self._request = seed, request
 
-def draft_draws(rule: SharesNoise, seed: int, request: int, base: int) -> Draws:
-    """Return what a drafter draws from under `rule`: its very noise, or noise independent of it."""
-    if rule.shares_noise:
-        return SharedDraws(seed, request, base)
-    return StepDraws(seed, request, base, Purpose.DRAFT)
+    def for_rule(self, rule: SharesNoise, base: int) -> Draws:
+        """Return what `rule` draws from in the step that begins with `base` committed tokens."""
+        if rule.shares_noise:
+            return SharedDraws(self._seed, self._request, base)
+        return StepDraws(self._seed, self._request, base, Purpose.RESIDUAL)
+
+    def for_draft(self, rule: SharesNoise, base: int) -> Draws:
+        """Return what a drafter draws from under `rule`: its very noise, or noise independent of it."""
+        if rule.shares_noise:
+            return SharedDraws(self._seed, self._request, base)
+        return StepDraws(self._seed, self._request, base, Purpose.DRAFT)
 
 
 def race(law: Law, key: int) -> int:
@@ -80,17 +93,33 @@ def race(law: Law, key: int) -> int:
     The noise is that of `exponentials(key, …)`; a law with a single token returns it without any noise. The
     winner does not change when the law is scaled or when tokens of probability zero are added.
     """
+    return arrivals(law, key, 1)[0]
+
+
+def arrivals(law: Law, key: int, count: int) -> list[int]:
+    """Return the first `count` tokens of the race, in order: draws from `law [V]` without replacement.
+
+    The first is the one that `race` returns. Fewer than `count` where the law has fewer tokens.
+    """
     weights = law if isinstance(law, Tensor) else torch.tensor([float(p) for p in law], dtype=torch.float64)
-    count = int(weights.count_nonzero())
-    assert count > 0, "a law without a token"
-    if count == 1:
-        return int(weights.argmax())
-    if 4 * count > len(weights):  # gathering costs more than noise for the tokens that cannot win
-        return _first(exponentials(key, len(weights), weights.device).div_(weights))
+    possible = int(weights.count_nonzero())
+    assert possible > 0, "a law without a token"
+    if possible == 1:
+        return [int(weights.argmax())]
+    count = min(count, possible)
+    if 4 * possible > len(weights):  # gathering costs more than noise for the tokens that cannot win
+        return _first(exponentials(key, len(weights), weights.device).div_(weights), count)
     support = weights.nonzero().flatten()
-    return int(support[_first(exponentials(key, support).div_(weights[support]))])
+    first = _first(exponentials(key, support).div_(weights[support]), count)
+    return [int(support[index]) for index in first]
 
 
-def _first(times: Tensor) -> int:
-    """Return the index of the earliest time; numpy finds it several times as fast as torch on a CPU."""
-    return int(times.numpy().argmin()) if times.device.type == "cpu" else int(times.argmin())
+def _first(times: Tensor, count: int) -> list[int]:
+    """Return the indices of the earliest times; numpy finds them several times as fast as torch on a CPU."""
+    if count == 1:
+        return [int(times.numpy().argmin()) if times.device.type == "cpu" else int(times.argmin())]
+    if times.device.type != "cpu":
+        earliest: list[int] = times.topk(count, largest=False).indices.tolist()
+        return earliest
+    among = times.numpy().argpartition(count - 1)[:count]
+    return [int(index) for index in among[times.numpy()[among].argsort()]]

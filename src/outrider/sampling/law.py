@@ -1,13 +1,32 @@
-"""Logits to probability laws: the only place where this happens, for targets and drafters alike."""
+"""Logits to probability laws: the only place where this happens, for targets and drafters alike.
+
+The options of a request act in this order, each on what the ones before it left:
+
+1. `logit_bias` is added;
+2. `repetition_penalty` (tokens of prompt and output), then `frequency_penalty` and `presence_penalty` (of the
+   output), each over the row's own prefix: the committed text and the drafted tokens on its path;
+3. the user's `logits_processors`, in their order;
+4. what is forbidden becomes impossible: `allowed_tokens`, `banned_tokens`, `banned_words`,
+   `no_repeat_ngram_size`, end tokens before `min_tokens`, the constraint. These come after all that moves
+   logits, so that nothing brings a forbidden token back;
+5. `temperature`, `top_k`, `top_p`, `min_p`, `typical_p`. At temperature 0 the most likely token is taken and
+   the filters have nothing to do.
+
+1 to 4 are `outrider.sampling.processing`; where none of them is on, they cost nothing.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from outrider.errors import NumericsError
+from outrider.errors import NumericsError, OptionError
+from outrider.sampling.logprobs import TokenLogprobs, of_law, of_logits
 from outrider.sampling.params import SamplingParams
+from outrider.sampling.processing import Processing
 
 _COLDEST, _HOTTEST = 1e-30, 1e30  # keeps -x / temperature within float32
 
@@ -18,8 +37,10 @@ def law(logits: Float[Tensor, "*N V"], params: SamplingParams) -> Float[Tensor, 
     Temperature 0 gives the point mass on the most likely token, the lowest id among equals. Otherwise, in
     this order: temperature; `top_k` (tokens that tie with the k-th stay); `top_p` (tokens in falling order of
     probability, equal ones in rising order of id, until their mass reaches top_p of what top_k left; the
-    token that reaches it stays); `min_p` (relative to the most likely token); the rest is renormalised.
-    Each row is worked out by itself. NumericsError where a row holds NaN or its maximum is not finite.
+    token that reaches it stays); `min_p` (relative to the most likely token); `typical_p` (tokens in order of
+    how far their surprise lies from the entropy of what is left, until their mass reaches typical_p; ties
+    with the last one stay; Meister et al. 2202.00666); the rest is renormalised. Each row is worked out by
+    itself. NumericsError where a row holds NaN or its maximum is not finite.
     """
     if logits.dim() == 1:
         return _law(logits, params)
@@ -36,16 +57,30 @@ def most_likely(logits: Float[Tensor, "M V"]) -> list[int]:
     return [int(token) for token in logits.argmax(-1).tolist()]
 
 
+def _no_path(row: int) -> Sequence[int]:
+    return ()
+
+
 class LogitLaws:
     """The laws of one sequence's rows, worked out when they are asked for and then kept.
 
-    `logits [N+1, V]`. NumericsError when a row that is asked for holds NaN or its maximum is not finite.
+    `logits [N+1, V]`. `processing` is what the sequence's options do to a row that comes after `path(row)`,
+    the drafted tokens between the committed text and it; None where they do nothing. NumericsError when a row
+    that is asked for holds NaN or its maximum is not finite, DeadEndError when the options leave it no token.
     """
 
-    def __init__(self, logits: Float[Tensor, "M V"], params: SamplingParams) -> None:
+    def __init__(
+        self,
+        logits: Float[Tensor, "M V"],
+        params: SamplingParams,
+        processing: Processing | None = None,
+        path: Callable[[int], Sequence[int]] = _no_path,
+    ) -> None:
         assert logits.dim() == 2
         self._logits, self._params = logits, params
-        self._modes: list[int] | None = None
+        self._processing, self._path = processing, path
+        self._processed: dict[int, Tensor] = {}
+        self._modes: dict[int, int] = {}
         self._laws: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
@@ -58,21 +93,51 @@ class LogitLaws:
             if self._params.temperature == 0:
                 self._laws[row] = _point_mass(self._logits[row], self.mode(row))
             else:
-                self._laws[row] = _law(self._logits[row], self._params)
+                self._laws[row] = _law(self._row(row), self._params)
         return self._laws[row]
 
     def mode(self, row: int) -> int:
         """Return the most likely token of a row, the lowest id among equals."""
-        if self._modes is None:
-            self._modes = most_likely(self._logits)
+        if self._processing is not None:
+            return most_likely(self._row(row)[None])[0]
+        if row not in self._modes:
+            # A device is asked once for all rows; a CPU looks at those that are wanted.
+            rows = [row] if self._logits.device.type == "cpu" else range(len(self))
+            self._modes.update(zip(rows, most_likely(self._logits[rows[0] : rows[-1] + 1]), strict=True))
         mode = self._modes[row]
         _check(self._logits[row, mode].item())
         return mode
 
     def confidence(self, row: int) -> float:
         """Return the probability of a row's most likely token at temperature 1, before any filter."""
-        logits = self._logits[row].to(torch.float32)
+        logits = self._row(row).to(torch.float32)
         return 1.0 / float((logits - logits[self.mode(row)]).exp_().sum())
+
+    def logprobs(self, row: int, token: int, top: int, *, processed: bool) -> TokenLogprobs:
+        """Return the logprobs of `token` and of the `top` most likely ones at a row: of the law that it is
+        drawn from where `processed`, else of the model's own, before any option.
+        """
+        return of_law(self[row], token, top) if processed else of_logits(self._logits[row], token, top)
+
+    def is_dead_end(self, row: int) -> bool:
+        """Tell whether the options leave no token that may follow a row, or fail at it.
+
+        A drafter ends its path there; where the text comes to it, the target's own law says what is wrong.
+        """
+        try:
+            self._row(row)
+        except OptionError:
+            return True
+        return False
+
+    def _row(self, row: int) -> Float[Tensor, " V"]:
+        """Return a row's logits after all that its prefix does to them."""
+        if self._processing is None:
+            return self._logits[row]
+        if row not in self._processed:
+            _check(self._logits[row].amax().item())
+            self._processed[row] = self._processing.row(self._logits[row], self._path(row))
+        return self._processed[row]
 
 
 def _law(row: Float[Tensor, " V"], params: SamplingParams) -> Float[Tensor, " V"]:
@@ -94,6 +159,8 @@ def _filtered(row: Float[Tensor, " V"], peak: Tensor, params: SamplingParams) ->
         weights = _nucleus(weights, params.top_p)
     if params.min_p > 0:
         weights.masked_fill_(weights < params.min_p, 0.0)
+    if params.typical_p < 1:
+        weights = _typical(weights, params.typical_p)
     # Summed in float64, so that the rounded total does not depend on how the sum was split over threads.
     return weights.div_(weights.sum(dtype=torch.float64).item())
 
@@ -115,6 +182,25 @@ def _nucleus(weights: Float[Tensor, " V"], top_p: float) -> Float[Tensor, " V"]:
     count = int((heaviest.cumsum(0, dtype=torch.float64) < missing).sum()) + 1
     kept[ids[order[:count]]] = True
     return weights.mul_(kept)
+
+
+def _typical(weights: Float[Tensor, " V"], typical_p: float) -> Float[Tensor, " V"]:
+    """Keep the tokens of most typical surprise until their share of the total reaches typical_p."""
+    ids = weights.nonzero().flatten()
+    share = weights[ids].to(torch.float64)
+    share /= share.sum()
+    surprise = -share.log()
+    distance = (surprise - (share * surprise).sum()).abs_().to(torch.float32)
+    # As above, only the band of distances in which typical_p is reached needs to be sorted.
+    bands = distance.view(torch.int32) >> 16
+    reached = torch.bincount(bands, weights=share).cumsum(0)
+    band = min(int((reached < typical_p).sum()), len(reached) - 1)
+    missing = typical_p - (reached[band - 1].item() if band else 0.0)
+    inside = (bands == band).nonzero().flatten()
+    nearest, order = distance[inside].sort(stable=True)
+    count = int((share[inside][order].cumsum(0) < missing).sum())
+    furthest = nearest[min(count, len(nearest) - 1)]
+    return weights.index_fill_(0, ids[distance > furthest], 0.0)
 
 
 def _point_mass(row: Tensor, token: int) -> Float[Tensor, " V"]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from torch import Tensor
 
 from outrider.errors import OptionError
+from outrider.sampling import checks
+
+LogitsProcessor = Callable[[Sequence[int], Tensor], Tensor]
+"""A user's own function: (the tokens before a row, its logits [V] float32) to its new logits [V]."""
+
+MOST_LOGPROBS = 20
+"""Most alternatives that `logprobs` and `prompt_logprobs` list for a token."""
 
 _SEED_LOW, _SEED_HIGH = -(2**63), 2**64 - 1
 
@@ -16,7 +23,10 @@ _SEED_LOW, _SEED_HIGH = -(2**63), 2**64 - 1
 class SamplingParams:
     """Options of one request; checked when built, OptionError names the option, the value and the range.
 
-    The filters apply in the order temperature, top_k, top_p, min_p (see `outrider.sampling.law`).
+    What needs the model (ids in its vocabulary, banned words as tokens, room for `min_tokens`) is checked
+    when the request is submitted, before anything runs. The order in which options act on logits stands in
+    `outrider.sampling.law`. "Prefix" is the text before a token: prompt, output, and the drafted tokens on
+    its own path.
     """
 
     temperature: float = 0.0
@@ -27,8 +37,44 @@ class SamplingParams:
     """Keep the smallest set of most likely tokens whose mass reaches this; 1 keeps all."""
     min_p: float = 0.0
     """Keep tokens at least this likely relative to the most likely one; 0 keeps all."""
+    typical_p: float = 1.0
+    """Keep the tokens whose surprise is nearest to the law's entropy, up to this mass; 1 keeps all."""
+    repetition_penalty: float = 1.0
+    """Logits of tokens in the prefix are divided by this where positive, else multiplied; 1 is off."""
+    presence_penalty: float = 0.0
+    """Taken from the logits of tokens that the output holds; from -2 to 2."""
+    frequency_penalty: float = 0.0
+    """Taken from a token's logit once for each time the output holds it; from -2 to 2."""
+    no_repeat_ngram_size: int = 0
+    """No run of this many tokens occurs twice in prefix and output; 0 is off."""
+    logit_bias: Mapping[int, float] | tuple[tuple[int, float], ...] = ()
+    """Added to logits: {token id: number}; kept as pairs in order of id."""
+    allowed_tokens: tuple[int, ...] | None = None
+    """Only these token ids may be emitted; None allows all."""
+    banned_tokens: tuple[int, ...] = ()
+    """These token ids are never emitted."""
+    banned_words: tuple[str, ...] = ()
+    """Texts that are never emitted as the tokens that the tokenizer makes of them, at the beginning of a text
+    or after a space; one string or several. (The same letters in other tokens are not looked for.)"""
+    logits_processors: tuple[LogitsProcessor, ...] = ()
+    """Functions of one's own, one or several: f(prefix_tokens, logits [V]) returns the new logits [V]. Called
+    in order with each node's own prefix, for the target and for a draft model alike, never twice for one row
+    of a pass. They must be pure: nodes are asked for in any order, and most are never emitted."""
     seed: int | None = None
     """The same seed gives the same text; None draws one at random."""
+    n: int = 1
+    """How many samples of the prompt are wanted; sample i is the same whatever n is."""
+    best_of: int | None = None
+    """Draw this many samples and keep the n whose tokens were most likely on average; None draws n."""
+    logprobs: int | None = None
+    """Give each emitted token's logprob and those of this many most likely tokens, 0 to 20; None gives
+    none."""
+    logprobs_of: str = "raw"
+    """"raw": of the softmax of the model's logits; "processed": of the law drawn from, after all options."""
+    prompt_logprobs: int | None = None
+    """The same for the tokens of the prompt, always raw; None gives none."""
+    min_tokens: int = 0
+    """Fewest tokens emitted: before, no end token can be drawn and no stop string counts."""
     max_tokens: int | None = 128
     """Most tokens emitted; None goes on until the context ends."""
     stop: tuple[str, ...] = ()
@@ -39,67 +85,84 @@ class SamplingParams:
     """Go on past the model's end tokens."""
 
     def __post_init__(self) -> None:
-        _number("temperature", self.temperature, "a finite number >= 0", lambda t: t >= 0)
-        _whole("top_k", self.top_k, "a whole number >= 0 (0 keeps all)", 0)
-        _number("top_p", self.top_p, "a number with 0 < top_p <= 1 (1 keeps all)", lambda p: 0 < p <= 1)
-        _number("min_p", self.min_p, "a number from 0 to 1 (0 keeps all)", lambda p: 0 <= p <= 1)
+        self._check_filters()
+        self._check_prefix_options()
+        self._check_samples()
+        self._check_ends()
+
+    def _check_filters(self) -> None:
+        number, whole = checks.number, checks.whole
+        number("temperature", self.temperature, "a finite number >= 0", lambda t: t >= 0)
+        whole("top_k", self.top_k, "a whole number >= 0 (0 keeps all)", 0)
+        number("top_p", self.top_p, "a number with 0 < top_p <= 1 (1 keeps all)", lambda p: 0 < p <= 1)
+        number("min_p", self.min_p, "a number from 0 to 1 (0 keeps all)", lambda p: 0 <= p <= 1)
+        allowed = "a number with 0 < typical_p <= 1 (1 keeps all)"
+        number("typical_p", self.typical_p, allowed, lambda p: 0 < p <= 1)
+
+    def _check_prefix_options(self) -> None:
+        positive = "a number > 0 (1 is off)"
+        checks.number("repetition_penalty", self.repetition_penalty, positive, lambda r: r > 0)
+        for option in ("presence_penalty", "frequency_penalty"):
+            value = getattr(self, option)
+            checks.number(option, value, "a number from -2 to 2 (0 is off)", lambda p: -2 <= p <= 2)
+        checks.whole("no_repeat_ngram_size", self.no_repeat_ngram_size, "a whole number >= 0 (0 is off)", 0)
+        self._keep("logit_bias", checks.biases("logit_bias", self.logit_bias))
+        self._keep("banned_tokens", checks.ids("banned_tokens", self.banned_tokens))
+        self._keep("banned_words", checks.texts("banned_words", self.banned_words))
+        self._keep("logits_processors", checks.functions("logits_processors", self.logits_processors))
+        if self.allowed_tokens is not None:
+            self._keep("allowed_tokens", checks.ids("allowed_tokens", self.allowed_tokens))
+            if not self.allowed_tokens:
+                raise checks.refusal("allowed_tokens", (), "at least one token id, or None to allow all")
+            both = sorted(set(self.allowed_tokens) & set(self.banned_tokens))
+            if both:
+                raise OptionError(
+                    f"token {both[0]} stands in both allowed_tokens and banned_tokens; take it out of one"
+                )
+
+    def _check_samples(self) -> None:
         if self.seed is not None:
-            _whole("seed", self.seed, "a 64-bit whole number, or None", _SEED_LOW, _SEED_HIGH)
+            checks.whole("seed", self.seed, "a 64-bit whole number, or None", _SEED_LOW, _SEED_HIGH)
+        checks.whole("n", self.n, "a whole number >= 1", 1)
+        if self.best_of is not None:
+            checks.whole("best_of", self.best_of, f"a whole number >= n ({self.n}), or None", self.n)
+        for option in ("logprobs", "prompt_logprobs"):
+            allowed = f"a whole number from 0 to {MOST_LOGPROBS}, or None for none"
+            if getattr(self, option) is not None:
+                checks.whole(option, getattr(self, option), allowed, 0, MOST_LOGPROBS)
+        if self.logprobs_of not in ("raw", "processed"):
+            raise checks.refusal("logprobs_of", self.logprobs_of, "'raw' or 'processed'")
+
+    def _check_ends(self) -> None:
+        checks.whole("min_tokens", self.min_tokens, "a whole number >= 0", 0)
         if self.max_tokens is not None:
-            _whole("max_tokens", self.max_tokens, "a whole number >= 1, or None for the whole context", 1)
-        object.__setattr__(self, "stop", _texts(self.stop))
-        object.__setattr__(self, "stop_token_ids", _ids(self.stop_token_ids))
+            checks.whole(
+                "max_tokens", self.max_tokens, "a whole number >= 1, or None for the whole context", 1
+            )
+            if self.min_tokens > self.max_tokens:
+                raise OptionError(
+                    f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}; lower the "
+                    "first or raise the second"
+                )
+        self._keep("stop", checks.texts("stop", self.stop))
+        self._keep("stop_token_ids", checks.ids("stop_token_ids", self.stop_token_ids))
         if not isinstance(self.ignore_eos, bool):
-            raise _refusal("ignore_eos", self.ignore_eos, "True or False")
+            raise checks.refusal("ignore_eos", self.ignore_eos, "True or False")
+
+    @property
+    def samples(self) -> int:
+        """How many samples are drawn."""
+        return self.n if self.best_of is None else self.best_of
+
+    @property
+    def ranks(self) -> bool:
+        """True where more samples are drawn than are wanted."""
+        return self.samples > self.n
+
+    def _keep(self, option: str, value: object) -> None:
+        object.__setattr__(self, option, value)
 
     @property
     def greedy(self) -> bool:
         """True at temperature 0, where every law is a point mass."""
         return self.temperature == 0
-
-
-def _refusal(option: str, value: object, allowed: str) -> OptionError:
-    return OptionError(f"{option}={value!r} is not allowed; give {allowed}")
-
-
-def _number(option: str, value: Any, allowed: str, fits: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _refusal(option, value, allowed)
-    try:
-        finite = math.isfinite(value)
-    except OverflowError:  # a whole number beyond the floats
-        finite = False
-    if not finite or not fits(value):
-        raise _refusal(option, value, allowed)
-
-
-def _whole(option: str, value: Any, allowed: str, low: int, high: int | None = None) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _refusal(option, value, allowed)
-    if value < low or (high is not None and value > high):
-        raise _refusal(option, value, allowed)
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    allowed = "a non-empty string or several of them"
-    if value is None:
-        return ()
-    texts = (value,) if isinstance(value, str) else value
-    if not isinstance(texts, Iterable) or isinstance(texts, bytes):
-        raise _refusal("stop", value, allowed)
-    texts = tuple(texts)
-    if not all(isinstance(text, str) and text for text in texts):
-        raise _refusal("stop", value, allowed)
-    return texts
-
-
-def _ids(value: Any) -> tuple[int, ...]:
-    allowed = "token ids (whole numbers >= 0)"
-    if value is None:
-        return ()
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise _refusal("stop_token_ids", value, allowed)
-    ids = tuple(value)
-    if any(isinstance(token, bool) or not isinstance(token, int) or token < 0 for token in ids):
-        raise _refusal("stop_token_ids", value, allowed)
-    return ids

@@ -88,7 +88,7 @@ class Variant(Rejection):
     def decide(self, scored: Scored, draws: Draws) -> Verdict:
         tree, laws = scored.tree, scored.laws
         for node, token in enumerate(tree.tokens):
-            q = None if tree.laws is None else tree.laws[node]
+            q = tree.law(node)
             if not draws.accepts(self.chance(laws[node], q, token), node):
                 left = self.left(laws[self.residual_row(node)], q, token)
                 return Verdict(tuple(range(node)), draws.token(left, node))
@@ -201,12 +201,12 @@ class GoesOnAfterRejection(Variant):
     def decide(self, scored: Scored, draws: Draws) -> Verdict:
         tree, kept = scored.tree, 0
         for node, token in enumerate(tree.tokens):
-            q = None if tree.laws is None else tree.laws[node]
+            q = tree.law(node)
             if draws.accepts(acceptance(scored.laws[node], q, token), node):
                 kept = node + 1
         if kept == len(tree):
             return Verdict(tuple(range(kept)), draws.token(scored.laws[kept], kept))
-        q = None if tree.laws is None else tree.laws[kept]
+        q = tree.law(kept)
         return Verdict(
             tuple(range(kept)), draws.token(residual(scored.laws[kept], q, tree.tokens[kept]), kept)
         )
@@ -322,6 +322,23 @@ def test_the_outcomes_of_a_run_have_mass_one_and_one_answer_for_each_question() 
     assert law[3, 1, 1] == HALF * THIRD
     assert law[3, 1, 0] == HALF * (HALF - THIRD)
     assert law[3, 0, 0] == HALF * HALF
+
+
+def test_enumerated_siblings_are_draws_without_replacement_in_every_order() -> None:
+    weights: Any = [Fraction(1), Fraction(2), Fraction(0), Fraction(3)]
+
+    def run(outcome: Outcome) -> Text:
+        draws = EnumeratingDraws(outcome, "draft", 0)
+        siblings = draws.tokens(weights, 2, 0, -1)
+        assert draws.tokens(weights, 3, 0, -1)[:2] == siblings
+        assert len(draws.tokens(weights, 9, 0, -1)) == 3
+        shared = EnumeratingDraws(outcome, None, 5)
+        assert shared.tokens(weights, 1, 1, 4) == [EnumeratingDraws(outcome, None, 6).token(weights, 0)]
+        return tuple(siblings)
+
+    law = law_of(run)
+    assert len(law) == 6
+    assert all(law[a, b] == weights[a] / 6 * weights[b] / (6 - weights[a]) for a, b in law)
 
 
 def test_positive_part_of_rationals_stays_rational() -> None:

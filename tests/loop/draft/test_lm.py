@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from outrider.loop.draft.base import Ask
-from outrider.loop.draft.lm import ModelDrafter, pays, relative_cost
+from outrider.loop.draft.lm import ModelDrafter, relative_cost
+from outrider.loop.draft.worth import worth_a_node, worth_a_pass
 from outrider.models.base import Batch
 from outrider.models.toy import ToyTarget
 from outrider.sampling.keyed import SharedDraws
@@ -53,22 +53,26 @@ def test_a_chain_ends_where_another_draft_pass_no_longer_pays(params: SamplingPa
         tokens = [seed % VOCAB, 3, 1]
         [tree] = drafter.propose([ask(drafter, tokens, params)])
         found = chances(model, tokens, tree.tokens)
-        assert all(pays(found[:depth], cost) for depth in range(len(found)))
-        assert len(tree) == 6 or not pays(found, cost)
+        assert all(worth_a_pass(found[:depth], (), cost) for depth in range(len(found)))
+        assert len(tree) == 6 or not worth_a_pass(found, (), cost)
         lengths.add(len(tree))
     assert len(lengths) > 1
 
 
-@given(alpha=st.floats(0.05, 0.97), cost=st.floats(0.02, 0.9))
-def test_with_one_chance_for_all_tokens_the_chain_stops_at_the_best_length(alpha: float, cost: float) -> None:
-    """The best k of the speed-up E[τ] / (1 + k·c), by trying all; at least one token is drafted."""
-
-    def speed(k: int) -> float:
-        return sum(alpha**i for i in range(k + 1)) / (1 + k * cost)
-
-    best = max(speed(k) for k in range(1, 200))
-    length = next(k for k in range(1, 200) if not pays([alpha] * k, cost))
-    assert speed(length) == pytest.approx(best, rel=1e-9)
+def test_a_chain_ends_where_another_row_of_the_target_no_longer_pays() -> None:
+    """With free draft passes, what is left is the best count of nodes for the chances found."""
+    lengths = set()
+    costs = (1.0, 1.2, 1.5, 2.0, 2.6, 3.3, 4.1)
+    for seed in range(12):
+        model = ToyTarget(VOCAB, seed=seed)
+        drafter = ModelDrafter(model, VOCAB)
+        tokens = [seed % VOCAB, 3, 1]
+        asked = replace(ask(drafter, tokens, GREEDY), costs=costs)
+        [tree] = drafter.propose([asked])
+        found = chances(model, tokens, tree.tokens)
+        assert all(worth_a_node(found[: depth + 1], costs, 0.0) for depth in range(len(found)))
+        lengths.add(len(tree))
+    assert len(lengths) > 1
 
 
 def test_without_a_known_cost_the_whole_budget_is_drafted() -> None:
@@ -95,6 +99,8 @@ def test_a_sampled_node_carries_its_law_and_a_greedy_one_none() -> None:
     assert len(sampled.laws) == len(sampled)
     assert all(law[token] > 0 for law, token in zip(sampled.laws, sampled.tokens, strict=True))
     assert greedy.laws is None
+    [unread] = drafter.propose([replace(ask(drafter, [1, 2, 3], SAMPLED), wants_laws=False)])
+    assert unread == replace(sampled, laws=None)
 
 
 def test_no_token_is_run_twice_while_drafts_are_kept() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from outrider.registry import DRAFTERS
 from outrider.types import DraftTree
 
 TARGET = cast(Any, None)
-EAGER = {"threshold": 0.0, "cheap_threshold": 0.0}
+EAGER = {"threshold": 0.0}
 TEXTS = st.integers(1, 4).flatmap(lambda v: st.lists(st.integers(0, v - 1), min_size=1, max_size=40))
 
 
@@ -98,10 +98,16 @@ def test_matches_shorter_than_min_match_are_not_drafted() -> None:
     assert draft(build(min_match=3, **EAGER), text, branch=True) == DraftTree()
 
 
-def test_past_the_cheap_nodes_only_likely_ones_are_drafted() -> None:
-    text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1]
-    assert len(draft(build(threshold=1.0, cheap_threshold=0.0, cheap_nodes=2), text)) == 2
-    assert draft(build(threshold=1.0, cheap_threshold=0.0, cheap_nodes=0), text) == DraftTree()
+def test_the_dearer_a_node_is_the_fewer_are_drafted() -> None:
+    text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2]
+    drafter = build()
+    lengths = []
+    for price in (0.0, 0.05, 0.2, 1.0):
+        asked = replace(ask(drafter.open(text)), costs=[1 + price * nodes for nodes in range(9)])
+        lengths.append(len(drafter.propose([asked])[0]))
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] == 8
+    assert lengths[-1] == 0
 
 
 def test_a_sequence_whose_guesses_fail_stops_drafting_and_resumes_when_they_hold() -> None:
@@ -169,10 +175,9 @@ def test_an_unknown_option_is_refused_with_the_near_ones() -> None:
     [
         {"min_match": 0},
         {"max_nodes": 0},
-        {"cheap_nodes": -1},
         {"alternatives": -1},
         {"threshold": 1.5},
-        {"cheap_threshold": -0.1},
+        {"threshold": -0.1},
         {"max_nodes": 2.5},
         {"max_nodes": True},
         {"threshold": "0.3"},
@@ -181,11 +186,6 @@ def test_an_unknown_option_is_refused_with_the_near_ones() -> None:
 def test_an_option_out_of_its_range_is_refused_by_name(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=repr(next(iter(options)))):
         build(**options)
-
-
-def test_thresholds_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(OptionError, match="raise 'threshold'"):
-        build(threshold=0.1, cheap_threshold=0.2)
 
 
 def test_every_option_can_be_set_to_its_default() -> None:

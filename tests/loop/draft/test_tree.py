@@ -59,8 +59,10 @@ def test_a_node_takes_the_highest_score_that_names_it() -> None:
     assert grow(chains, 1).tokens == (1,)
 
 
-def test_nodes_below_the_floor_are_left_out() -> None:
-    assert grow([((5, 6, 7), (0.9, 0.5, 0.4)), ((9,), (0.45,))], 8, floor=0.5) == DraftTree.chain((5, 6))
+def test_nodes_that_are_not_worth_their_time_are_left_out() -> None:
+    chains = [((5, 6, 7), (0.9, 0.5, 0.4)), ((9,), (0.45,))]
+    assert grow(chains, 4, (1.0, 1.1, 1.2, 2.0, 3.0)) == DraftTree.chain((5, 6))
+    assert grow(chains, 4, (1.0, 2.0, 3.0, 4.0, 5.0)) == DraftTree()
 
 
 @given(CHAINS, st.integers(0, 12))

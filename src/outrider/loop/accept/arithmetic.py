@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from outrider.types import Law, Number
@@ -46,13 +47,14 @@ def residual(p: Law, q: Law | None, token: int) -> Law:
     return left if has_mass(left) else p
 
 
-def positive_part(p: Law, q: Law) -> Law:
-    """Return (p - q)+, not normalised."""
+def positive_part(p: Law, q: Law, of_p: Number = 1, of_q: Number = 1, into: Tensor | None = None) -> Law:
+    """Return (of_p · p - of_q · q)+, not normalised; `into [V]` is overwritten with it (it may be `p`)."""
     if isinstance(p, Tensor):
         assert isinstance(q, Tensor)
-        return (p - q).clamp_min_(0)
+        scaled = torch.mul(p, float(of_p), out=into)
+        return scaled.sub_(q, alpha=float(of_q)).clamp_min_(0)
     pairs: Iterable[tuple[Any, Any]] = zip(p, q, strict=True)
-    return [max(a - b, type(a)(0)) for a, b in pairs]
+    return [max(of_p * a - of_q * b, type(a)(0)) for a, b in pairs]
 
 
 def without(law: Law, token: int) -> Law:
@@ -63,6 +65,15 @@ def without(law: Law, token: int) -> Law:
         return left
     plain: Sequence[Any] = law
     return [type(value)(0) if index == token else value for index, value in enumerate(plain)]
+
+
+def mass(law: Law) -> Number:
+    """Return the sum of a law, normalised or not."""
+    if isinstance(law, Tensor):
+        return float(law.sum(dtype=torch.float64))
+    plain: Sequence[Any] = law
+    total: Number = sum(plain, type(plain[0])(0))
+    return total
 
 
 def has_mass(law: Law) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from outrider.sampling.draws import Draws
-from outrider.types import Guarantee, Scored, Verdict
+from outrider.types import Guarantee, Scored, Siblings, Verdict
 
 
 class Rule(Protocol):
@@ -15,6 +15,10 @@ class Rule(Protocol):
     guarantee: Guarantee
     serves_trees: bool
     """False where the rule is defined on chains only."""
+    siblings: Siblings
+    """What the rule asks of a drafter that draws its guesses; deterministic guesses are exact anywhere."""
+    reads_laws: bool
+    """True when a drawn guess must carry the law it was drawn from."""
     shares_noise: bool
     """True when a drafter with a law must draw with the very noise that later draws the target's token."""
     samples: bool

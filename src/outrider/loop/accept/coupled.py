@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.loop.accept.walk import walk
 from outrider.sampling.draws import Draws
-from outrider.types import Guarantee, Scored, Verdict
+from outrider.types import Guarantee, Scored, Siblings, Verdict
 
 
 class Coupled:
@@ -18,6 +18,8 @@ class Coupled:
     name = "coupled"
     guarantee = Guarantee.SAME_TOKENS
     serves_trees = True
+    siblings = Siblings.ANY
+    reads_laws = False
     shares_noise = True
     samples = True
 

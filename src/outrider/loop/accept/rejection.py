@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.loop.accept.arithmetic import acceptance, residual
 from outrider.sampling.draws import Draws
-from outrider.types import Guarantee, Scored, Verdict
+from outrider.types import Guarantee, Scored, Siblings, Verdict
 
 
 class Rejection:
@@ -19,6 +19,8 @@ class Rejection:
     name = "rejection"
     guarantee = Guarantee.SAME_LAW
     serves_trees = False
+    siblings = Siblings.WITHOUT_REPLACEMENT
+    reads_laws = True
     shares_noise = False
     samples = True
 
@@ -28,7 +30,7 @@ class Rejection:
         assert tree.is_chain
         for node, token in enumerate(tree.tokens):
             p = laws[node]
-            q = None if tree.laws is None else tree.laws[node]
+            q = tree.law(node)
             if not draws.accepts(acceptance(p, q, token), node):
                 return Verdict(tuple(range(node)), draws.token(residual(p, q, token), node))
         bonus = len(tree)

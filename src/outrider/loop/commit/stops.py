@@ -8,15 +8,23 @@ from collections.abc import Callable, Sequence
 class Stops:
     """Cuts runs of one sequence. Token by token: an end token or stop string first, then the length.
 
-    `text_of` decodes all tokens emitted so far; it is asked only where there are stop strings.
+    Before `min_tokens` nothing ends the text: end tokens do not, and a stop string counts only where it
+    begins after the text of the first `min_tokens` tokens. `text_of` decodes all tokens emitted so far; it is
+    asked only where there are stop strings.
     """
 
     def __init__(
-        self, end_tokens: frozenset[int], strings: Sequence[str], text_of: Callable[[Sequence[int]], str]
+        self,
+        end_tokens: frozenset[int],
+        strings: Sequence[str],
+        text_of: Callable[[Sequence[int]], str],
+        min_tokens: int = 0,
     ) -> None:
         self._end_tokens = end_tokens
         self._strings = tuple(strings)
         self._text_of = text_of
+        self._min_tokens = min_tokens
+        self._count = 0
         self._emitted: list[int] = []
         self._searched = 0
         """Stop strings that begin before this character of the text were already looked for."""
@@ -30,10 +38,12 @@ class Stops:
         may still be emitted.
         """
         for index, token in enumerate(run[:room]):
+            self._count += 1
             if self._strings:
                 self._emitted.append(token)
             completed = self._completes_string()  # looked for first: a stop string is left out of the text
-            if completed or token in self._end_tokens:
+            ended = token in self._end_tokens and self._count > self._min_tokens
+            if completed or ended:
                 return index + 1, "stop"
         if len(run) >= room:
             return room, "length"
@@ -42,7 +52,14 @@ class Stops:
     def _completes_string(self) -> bool:
         if not self._strings:
             return False
+        if self._count < self._min_tokens:
+            return False
         text = self._text_of(self._emitted)
+        if self._count == self._min_tokens:
+            # An unfinished character belongs to the tokens it began with.
+            whole = text.rstrip("\ufffd")
+            self._searched = len(whole) + (len(whole) < len(text))
+            return False
         begins = [text.find(stop, self._searched) for stop in self._strings]
         found = [begin for begin in begins if begin >= 0]
         if found:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.draws import Draws
 from outrider.sampling.params import SamplingParams
-from outrider.types import DraftTree
+from outrider.sampling.processing import Processing
+from outrider.types import DraftTree, Siblings
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,12 @@ class Ask:
 
     `state` is what `Drafter.open` returned for it, `tokens` its committed tokens (to be read, not kept or
     changed), `budget` the most nodes wanted (at least 1; the context limit is already taken into account),
-    `branch` whether siblings are allowed, `params` and `draws` how a drafter with a law draws its guesses.
+    `branch` whether siblings are allowed. `params`, `processing` and `draws` are how a drafter with a law
+    draws its guesses: it makes `LogitLaws(logits, params, processing, path)`, with `path(row)` the guesses
+    before a row, so that its law is under the same options as the target's. `siblings` is what the rule asks
+    of drawn guesses, and `wants_laws` whether they must carry their laws. `costs [budget + 1]`: the time of a
+    pass with n draft nodes over that of a pass with none, for n = 0 … budget; it begins with 1 and never
+    falls. Empty means that nodes are free.
     """
 
     state: Any
@@ -27,6 +33,10 @@ class Ask:
     branch: bool
     params: SamplingParams
     draws: Draws
+    processing: Processing | None = None
+    siblings: Siblings = Siblings.ANY
+    wants_laws: bool = True
+    costs: Sequence[float] = ()
 
 
 class DrafterClass(Protocol):
@@ -48,7 +58,9 @@ class Drafter(Protocol):
 
     name: str
     has_law: bool
-    """True when its nodes carry the law they were drawn from."""
+    """True when it draws its guesses (at temperatures above 0) and can tell the law each was drawn from."""
+    weighs_costs: bool
+    """True when it cuts its drafts by `Ask.costs`, which are then measured."""
 
     def open(self, prompt: Sequence[int]) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -14,6 +12,7 @@ from torch import Tensor
 from outrider.cache.base import Cache
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask
+from outrider.loop.draft.worth import worth_a_node, worth_a_pass
 from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.law import LogitLaws
@@ -32,14 +31,16 @@ class DraftState:
 class ModelDrafter:
     """Draws chains from a smaller model of the same vocabulary, under the request's own sampling options.
 
-    Every node carries the law it was drawn from; at temperature 0 nothing is drawn, and none does. A chain
-    ends early where `pays` says so, from the chances that the draft model itself gave the tokens so far: only
-    tokens that stay in the chain decide where it ends, which no rule minds. `cost` is the time of a draft
-    pass over that of a target pass; with 0 the whole budget is drafted.
+    Every node carries the law it was drawn from, where the rule reads it; at temperature 0 nothing is drawn.
+    A chain ends where another pass of the draft model, or another row of the target's, is not worth its time,
+    going by how sure the draft model was at each position. Whether a position is drafted follows from the
+    laws up to it and the tokens before it, never from the token drawn there, which no rule minds. `cost` is
+    the time of a draft pass over that of a target pass.
     """
 
     name = "lm"
     has_law = True
+    weighs_costs = True
     takes_model: ClassVar[bool] = True
 
     def __init__(self, model: Target, vocabulary: int, cost: float = 0.0) -> None:
@@ -74,25 +75,35 @@ class ModelDrafter:
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a chain for each ask, as long as it pays, as its budget and the draft model's context."""
         tokens: list[list[int]] = [[] for _ in asks]
-        laws: list[list[Law]] = [[] for _ in asks]
+        laws: list[list[Law | None]] = [[] for _ in asks]
         chances: list[list[float]] = [[] for _ in asks]
         length = [min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks]
         for depth in range(max(length, default=0)):
-            going = [i for i in range(len(asks)) if depth < length[i] and pays(chances[i], self._cost)]
+            going = [
+                i
+                for i, ask in enumerate(asks)
+                if depth < length[i] and worth_a_pass(chances[i], ask.costs, self._cost)
+            ]
             if not going:
                 break
             for index, found in zip(going, self._laws([asks[i] for i in going], tokens, going), strict=True):
                 ask = asks[index]
-                if self._cost > 0:
-                    with one_thread():
-                        chances[index].append(found.confidence(0))
+                with one_thread():
+                    if found.is_dead_end(0):
+                        length[index] = depth
+                        continue
+                    chances[index].append(found.confidence(0))
+                if not worth_a_node(chances[index], ask.costs, self._cost):
+                    length[index] = depth
+                    continue
                 if ask.params.greedy:
                     tokens[index].append(found.mode(0))
                     continue
                 with one_thread():
                     law = found[0]
                     tokens[index].append(ask.draws.token(law, depth))
-                laws[index].append(law)
+                if ask.wants_laws:
+                    laws[index].append(law)
         return [DraftTree.chain(t, q or None) for t, q in zip(tokens, laws, strict=True)]
 
     def _laws(self, asks: list[Ask], drafted: list[list[int]], going: list[int]) -> list[LogitLaws]:
@@ -112,7 +123,11 @@ class ModelDrafter:
         logits = self._fit(self._model.forward(pack(parts), caches))
         for cache, part in zip(caches, parts, strict=True):
             cache.keep(range(len(part.pending)))
-        return [LogitLaws(logits[i : i + 1], ask.params) for i, ask in enumerate(asks)]
+        paths = [tuple(drafted[index]) for index in going]
+        return [
+            LogitLaws(logits[i : i + 1], ask.params, ask.processing, lambda _, path=path: path)  # type: ignore[misc]
+            for i, (ask, path) in enumerate(zip(asks, paths, strict=True))
+        ]
 
     def _fit(self, logits: Tensor) -> Tensor:
         """Return [W, V] over the target's V: vocabularies may be padded to different sizes."""
@@ -120,21 +135,6 @@ class ModelDrafter:
         return (
             F.pad(logits, (0, missing), value=float("-inf")) if missing > 0 else logits[:, : self._vocabulary]
         )
-
-
-def pays(chances: Sequence[float], cost: float) -> bool:
-    """Tell whether one more draft pass brings more tokens for its time than the step does so far.
-
-    `chances`: that each drafted token is kept once those before it are. The step so far emits
-    E = 1 + Σ survival tokens in 1 + k · cost target passes; the next token, whose survival is extrapolated
-    from those before, must beat that rate (Leviathan et al. 2211.17192, section 3.3, at the margin).
-    """
-    drafted = len(chances)
-    if drafted == 0 or cost == 0:
-        return True
-    survival = list(itertools.accumulate(chances, operator.mul))
-    following: float = survival[-1] ** ((drafted + 1) / drafted)
-    return bool(following * (1 + drafted * cost) > cost * (1 + sum(survival)))
 
 
 def relative_cost(draft: Target, target: Target) -> float:

@@ -16,6 +16,7 @@ class NoDrafter:
 
     name = "none"
     has_law = False
+    weighs_costs = False
     takes_model: ClassVar[bool] = False
 
     @classmethod

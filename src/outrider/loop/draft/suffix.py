@@ -34,12 +34,8 @@ class SuffixOptions:
     """Shortest repeated suffix, in tokens, that is worth a guess (at least 1)."""
     max_nodes: int = 15
     """Most nodes in one draft, below the budget asked for (at least 1)."""
-    threshold: float = 0.3
-    """Least estimated chance of being kept for a node to be drafted (0 to 1; 0 fills the budget)."""
-    cheap_nodes: int = 3
-    """First nodes of a draft, which hardly slow a pass down; `cheap_threshold` holds for them (0 or more)."""
-    cheap_threshold: float = 0.04
-    """Least estimated chance for the first `cheap_nodes` nodes (0 to 1, not above `threshold`)."""
+    threshold: float = 0.03
+    """Least estimated chance of being kept for a node to be drafted, however little it costs (0 to 1)."""
     alternatives: int = 2
     """Most continuations beside the main one, where siblings are allowed (0 or more)."""
 
@@ -49,17 +45,12 @@ class SuffixOptions:
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
                 kind = "a whole number" if whole else "a number"
                 raise OptionError(f"suffix option {option.name!r} must be {kind}, not {value!r}")
-        for name, least in {"min_match": 1, "max_nodes": 1, "cheap_nodes": 0, "alternatives": 0}.items():
+        for name, least in {"min_match": 1, "max_nodes": 1, "alternatives": 0}.items():
             value = getattr(self, name)
             if value < least:
                 raise OptionError(f"suffix option {name!r} must be at least {least}, not {value}")
         if not 0 <= self.threshold <= 1:
             raise OptionError(f"suffix option 'threshold' must lie between 0 and 1, not {self.threshold}")
-        if not 0 <= self.cheap_threshold <= self.threshold:
-            raise OptionError(
-                "suffix option 'cheap_threshold' must lie between 0 and 'threshold'"
-                f" ({self.threshold}), not {self.cheap_threshold}; lower it, or raise 'threshold'"
-            )
 
 
 def _bucket(length: int) -> int:
@@ -115,9 +106,9 @@ class SuffixDrafter:
     """Copies what followed the most recent occurrence of the longest suffix seen before; needs no model.
 
     Deterministic, so its nodes carry no law and every rule stays exact whatever it guesses. How far it copies
-    follows from the match length and from how often such guesses came true in this sequence: text that does
-    not repeat itself is hardly drafted at all. Where siblings are allowed, other continuations of the match,
-    or of shorter suffixes, take the place of deeper nodes that are less likely.
+    follows from the match length, from how often such guesses came true in this sequence, and from what a
+    node costs: text that does not repeat itself is hardly drafted at all. Where siblings are allowed, other
+    continuations of the match, or of shorter suffixes, take the place of deeper nodes that are less likely.
 
     The automaton as a drafter: SAM decoding (arXiv 2411.10666); a tree cut by estimated chance:
     SuffixDecoding (arXiv 2411.04975). Unlike those, the copy starts from the most recent occurrence, runs on
@@ -126,6 +117,7 @@ class SuffixDrafter:
 
     name = "suffix"
     has_law = False
+    weighs_costs = True
     takes_model: ClassVar[bool] = False
 
     def __init__(self, options: SuffixOptions | None = None) -> None:
@@ -146,7 +138,7 @@ class SuffixDrafter:
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return for each ask a copied chain, or a small tree of several; empty where nothing repeats."""
-        return [self._draft(ask.state, ask.budget, ask.branch) for ask in asks]
+        return [self._draft(ask.state, ask) for ask in asks]
 
     def extend(self, state: SuffixState, tokens: Sequence[int], kept: int) -> None:
         """Add committed tokens, and note for each whether copying would have guessed it."""
@@ -160,12 +152,10 @@ class SuffixDrafter:
     def close(self, state: SuffixState) -> None:
         """Do nothing: the state holds plain memory only."""
 
-    def _draft(self, state: SuffixState, budget: int, branch: bool) -> DraftTree:
-        options = self.options
-        budget = min(budget, options.max_nodes)
-        chains = self._chains(state, budget, 1 + options.alternatives if branch else 1)
-        worth = sum(score >= options.threshold for _, scores in chains for score in scores)
-        return grow(chains, min(budget, max(worth, options.cheap_nodes)))
+    def _draft(self, state: SuffixState, ask: Ask) -> DraftTree:
+        budget = min(ask.budget, self.options.max_nodes)
+        chains = self._chains(state, budget, 1 + self.options.alternatives if ask.branch else 1)
+        return grow(chains, budget, ask.costs)
 
     def _chains(self, state: SuffixState, length: int, count: int) -> list[Chain]:
         """Return at most `count` continuations with the chance of each token, the later ones as alternatives.
@@ -181,7 +171,7 @@ class SuffixDrafter:
             if match < options.min_match:
                 break
             chance = left * SECOND_CHANCE if chains else 1.0
-            scores = rates.survival(match, chance, length, options.cheap_threshold)
+            scores = rates.survival(match, chance, length, options.threshold)
             chains.append((automaton.continuation(end, len(scores)), scores))
             left -= chance * rates.rate(match)
         return chains

@@ -1,0 +1,102 @@
+"""A target's latency curve, measured when it is first asked for and kept between runs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from outrider.models.base import Target
+from outrider.planner.cost import in_turns
+from outrider.planner.latency import Latency
+from outrider.planner.probe import TargetProbe
+
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+CONTEXT = 64
+SECONDS = 0.5
+"""Time spent on measuring, unless `FEWEST_ROUNDS` take longer."""
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 9
+BUSY = 0.8
+"""A kept curve was measured on a busy machine where one row now takes less than this share of its time."""
+_VERSION = 1
+
+
+def measure_latency(target: Target) -> Latency:
+    """Time passes of 1 to 16 rows on top of up to 64 cached tokens.
+
+    The counts take turns, and the fastest pass of each stands: what else runs on the machine only adds time.
+    """
+    probe = TargetProbe(target)
+    rows = [count for count in ROWS if count <= target.context_limit] or [1]
+    probe.fill(max(0, min(CONTEXT, target.context_limit - max(rows))))
+    for count in rows:
+        probe.time(count)  # the first pass of a shape may set things up
+    best = dict.fromkeys(rows, float("inf"))
+    started = time.perf_counter()
+    for turn, count in enumerate(in_turns([rows], MOST_ROUNDS)):
+        rounds = turn // len(rows)
+        if rounds >= FEWEST_ROUNDS and time.perf_counter() - started > SECONDS:
+            break
+        best[count] = min(best[count], 1000 * probe.time(count))
+    if len(best) == 1:  # a context of one token leaves nothing to draft
+        best[2] = best[1]
+    return Latency.of(best.items())
+
+
+def _one_row(target: Target) -> float:
+    """Return the milliseconds of the fastest of a few passes over one row."""
+    probe = TargetProbe(target)
+    probe.fill(min(CONTEXT, target.context_limit - 1))
+    return 1000 * min(probe.time(1) for _ in range(1 + FEWEST_ROUNDS))
+
+
+class MeasuredLatency:
+    """The latency curve of one target, measured once and kept in a directory for the next run.
+
+    `subject` is whatever the time depends on (model, kernel, threads, machine); `directory` None keeps
+    nothing. A kept curve stands unless one row has become much faster since: what else ran while it was
+    measured bends a curve, so the one of the quietest moment is the right one.
+    """
+
+    def __init__(self, target: Target, subject: Mapping[str, str], directory: Path | None) -> None:
+        self._target = target
+        self._latency: Latency | None = None
+        self._path: Path | None = None
+        if directory is not None:
+            key = json.dumps({"version": _VERSION, **subject}, sort_keys=True)
+            self._path = directory / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+    def get(self) -> Latency:
+        """Return the curve."""
+        if self._latency is None:
+            kept = _read(self._path)
+            if kept is None or _one_row(self._target) < BUSY * kept.milliseconds[0]:
+                kept = measure_latency(self._target)
+                if self._path is not None:
+                    _write(self._path, kept)
+            self._latency = kept
+        return self._latency
+
+
+def _read(path: Path | None) -> Latency | None:
+    """Return a kept curve; None where there is none, or where it cannot be read."""
+    if path is None:
+        return None
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AssertionError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return Latency(tuple(kept["rows"]), tuple(kept["milliseconds"]))
+    return None
+
+
+def _write(path: Path, latency: Latency) -> None:
+    """Keep a curve; a disk that takes nothing costs only the next measurement."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{time.time_ns()}")
+        temporary.write_text(
+            json.dumps({"rows": latency.rows, "milliseconds": latency.milliseconds}), encoding="utf-8"
+        )
+        temporary.replace(path)

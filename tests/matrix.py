@@ -1,0 +1,101 @@
+"""The settings of options under which every drafter and every rule is tested, and how to make each drafter.
+
+An option is tested by being listed here. Settings hold for a vocabulary of 8 tokens and for one of 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from conftest import RandomTrees, toy_model
+from outrider.loop.draft.base import Drafter
+from outrider.models.base import LoadedModel
+from outrider.models.toy import ToyTarget
+from outrider.registry import DRAFTERS
+
+ALL_DRAFTERS = [*DRAFTERS, "random trees"]
+EOS = (3,)
+"""The end token of the models that settings are tested with."""
+
+
+def by_prefix(prefix: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
+    """A user's function whose answer depends on the whole prefix."""
+    moved = logits.clone()
+    moved[sum(prefix) % len(logits)] += 1.5
+    moved[len(prefix) % len(logits)] -= 1.0
+    return moved
+
+
+FILTERS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "sampled": {"temperature": 1.0},
+    "hot": {"temperature": 1.7},
+    "top-k": {"temperature": 0.9, "top_k": 3},
+    "top-p": {"temperature": 0.9, "top_p": 0.7},
+    "min-p": {"temperature": 1.2, "min_p": 0.2},
+    "typical-p": {"temperature": 1.2, "typical_p": 0.6},
+    "all filters": {"temperature": 0.8, "top_k": 5, "top_p": 0.9, "min_p": 0.05, "typical_p": 0.9},
+}
+
+PREFIXED: dict[str, dict[str, Any]] = {
+    "repetition penalty": {"temperature": 1.0, "repetition_penalty": 1.8},
+    "repetition reward, greedy": {"repetition_penalty": 0.6},
+    "presence penalty": {"temperature": 1.0, "presence_penalty": 1.1},
+    "frequency penalty": {"temperature": 1.0, "frequency_penalty": 0.4},
+    "frequency penalty, greedy": {"frequency_penalty": 0.3},
+    "frequency reward": {"temperature": 1.0, "frequency_penalty": -0.2},
+    "no repeated 4-grams": {"temperature": 1.0, "no_repeat_ngram_size": 4},
+    "no repeated pairs": {"temperature": 1.3, "no_repeat_ngram_size": 2, "max_tokens": 20},
+    "no repeated 3-grams, greedy": {"no_repeat_ngram_size": 3},
+    "logit bias": {"temperature": 1.0, "logit_bias": {0: 1.5, 2: -2.0}},
+    "logit bias, greedy": {"logit_bias": {0: 1.5, 2: -2.0}},
+    "allowed tokens": {"temperature": 1.0, "allowed_tokens": (0, 2, 3)},
+    "banned tokens": {"temperature": 1.0, "banned_tokens": (1,)},
+    "banned words": {"temperature": 1.2, "banned_words": ("ef", "ga", "egb", "d")},
+    "banned words, greedy": {"banned_words": ("fff", "fc", "ac")},
+    "min tokens": {"temperature": 1.0, "min_tokens": 9, "ignore_eos": False},
+    "min tokens, greedy": {"min_tokens": 9, "stop_token_ids": (0,), "ignore_eos": False},
+    "own function": {"temperature": 1.0, "logits_processors": by_prefix},
+    "own functions, greedy": {"logits_processors": (by_prefix, by_prefix)},
+    "penalties and filters": {
+        "temperature": 0.9,
+        "repetition_penalty": 1.3,
+        "presence_penalty": 0.4,
+        "frequency_penalty": 0.2,
+        "top_k": 6,
+        "top_p": 0.9,
+    },
+    "everything": {
+        "temperature": 1.1,
+        "logit_bias": {1: 0.7},
+        "repetition_penalty": 1.2,
+        "presence_penalty": 0.3,
+        "frequency_penalty": 0.1,
+        "logits_processors": by_prefix,
+        "banned_words": ("ef", "ga"),
+        "no_repeat_ngram_size": 5,
+        "min_tokens": 5,
+        "ignore_eos": False,
+        "top_p": 0.95,
+        "min_p": 0.02,
+        "typical_p": 0.97,
+    },
+}
+
+SAMPLINGS = {**FILTERS, **PREFIXED}
+
+
+def make_drafter(name: str, target: ToyTarget, share: Fraction = Fraction(2, 3)) -> Drafter:
+    """Build a drafter; one that takes a model gets one whose laws are `share` of the target's."""
+    if name == "random trees":
+        return RandomTrees(3, vocab=target.vocab_size)
+    kind = DRAFTERS.load(name)
+    model: LoadedModel | None = None
+    if kind.takes_model:
+        model = toy_model(ToyTarget(target.vocab_size, seed=9, like=target, share=share))
+    drafter: Drafter = kind.build(target, model, {})
+    return drafter

@@ -1,0 +1,99 @@
+"""The latency curve: between measured counts, and kept from run to run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from outrider.models.toy import ToyTarget
+from outrider.planner import measured
+from outrider.planner.latency import Latency
+from outrider.planner.measured import MeasuredLatency, measure_latency
+
+CURVE = Latency((1, 2, 4, 8), (10.0, 11.0, 12.0, 20.0))
+
+
+def test_between_measured_counts_and_past_the_last_the_curve_is_linear() -> None:
+    assert [CURVE.at(rows) for rows in (1, 2, 3, 4, 6, 8, 12)] == [10.0, 11.0, 11.5, 12.0, 16.0, 20.0, 28.0]
+
+
+def test_a_time_below_an_earlier_one_is_noise_and_raised_to_it() -> None:
+    assert Latency.of([(4, 9.0), (1, 10.0), (2, 12.0)]) == Latency((1, 2, 4), (10.0, 12.0, 12.0))
+
+
+def test_costs_begin_with_one_and_count_the_rows_of_all_sequences() -> None:
+    assert CURVE.costs(1, 3) == (1.0, 1.1, 1.15, 1.2)
+    assert CURVE.costs(2, 1) == (1.0, 12.0 / 11.0)
+    assert CURVE.costs(4, 0) == (1.0,)
+
+
+def test_a_target_is_measured_from_one_row_up() -> None:
+    latency = measure_latency(ToyTarget(8))
+    assert latency.rows == (1, 2, 3, 4, 6, 8, 12, 16)
+    assert latency.at(1) > 0
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 16, 17])
+def test_a_target_of_a_short_context_is_measured_as_far_as_it_reaches(limit: int) -> None:
+    assert measure_latency(ToyTarget(8, context_limit=limit)).at(1) > 0
+
+
+class Counted(ToyTarget):
+    passes = 0
+
+    def forward(self, batch, caches):  # type: ignore[no-untyped-def]
+        self.passes += 1
+        return super().forward(batch, caches)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "latency"
+
+
+def kept(place: Path) -> Path:
+    [path] = place.iterdir()
+    return path
+
+
+def test_a_curve_is_measured_once_and_kept_for_the_next_run(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured, "_one_row", lambda target: 1e9)  # the machine is no quieter than before
+    first = MeasuredLatency(ToyTarget(8), {"model": "toy"}, place)
+    assert first.get() is first.get()
+    target = Counted(8)
+    assert MeasuredLatency(target, {"model": "toy"}, place).get() == first.get()
+    assert target.passes == 0
+    assert MeasuredLatency(target, {"model": "other"}, place).get() != first.get()
+    assert target.passes > 0
+    assert len(list(place.iterdir())) == 2
+
+
+def test_a_curve_from_a_busy_moment_is_measured_again(place: Path) -> None:
+    MeasuredLatency(ToyTarget(8), {}, place).get()
+    slow = Latency((1, 2), (1e6, 1e6))
+    kept(place).write_text(json.dumps({"rows": slow.rows, "milliseconds": slow.milliseconds}))
+    assert MeasuredLatency(ToyTarget(8), {}, place).get().at(1) < 1e6
+    assert json.loads(kept(place).read_text())["milliseconds"][0] < 1e6
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "{", "[]", "{}", '{"rows": [1], "milliseconds": [1]}', '{"rows": [2, 1], "milliseconds": [1, 2]}'],
+)
+def test_a_damaged_file_is_replaced(place: Path, damage: str) -> None:
+    MeasuredLatency(ToyTarget(8), {}, place).get()
+    path = kept(place)
+    path.write_text(damage)
+    latency = MeasuredLatency(ToyTarget(8), {}, place).get()
+    assert tuple(json.loads(path.read_text())["rows"]) == latency.rows
+
+
+def test_a_directory_that_cannot_be_written_costs_only_the_measurement(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert MeasuredLatency(ToyTarget(8), {}, blocked / "latency").get().at(1) > 0
+    assert MeasuredLatency(ToyTarget(8), {}, None).get().at(1) > 0
