@@ -52,6 +52,7 @@ DRAFTERS = Table(
     {
         "none": "outrider.loop.draft.none:NoDrafter",
         "suffix": "outrider.loop.draft.suffix:SuffixDrafter",
+        "recycle": "outrider.loop.draft.recycle:RecycleDrafter",
         "lm": "outrider.loop.draft.lm:ModelDrafter",
     },
 )

@@ -37,6 +37,8 @@ def step(
         draws = rule_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens))
         with one_thread():
             verdict = sequence.rule.decide(result, draws)
+        if drafter.observes:
+            drafter.observe(sequence.draft_state, result.tree, result.laws)
         committed.append(commit(sequence, drafter, result.tree, verdict))
     return committed
 

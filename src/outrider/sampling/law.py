@@ -18,6 +18,7 @@ The options of a request act in this order, each on what the ones before it left
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 import torch
 from jaxtyping import Float
@@ -27,6 +28,8 @@ from outrider.errors import DeadEndError, NumericsError
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
 
+UNLIKELY = 6.0
+"""Tokens less likely than the likeliest by more than this factor's logarithm are not worth naming."""
 _COLDEST, _HOTTEST = 1e-30, 1e30  # keeps -x / temperature within float32
 
 
@@ -104,6 +107,21 @@ class LogitLaws:
         mode = self._modes[row]
         _check(self._logits[row, mode].item())
         return mode
+
+    def likely(self, row: int, count: int) -> list[tuple[int, float]]:
+        """Return up to `count` of a row's most likely tokens, the likeliest first, by the bare logits.
+
+        Each comes with how far its logit lies below the first one's; those further than `UNLIKELY` are left
+        out, and of a row with NaN all.
+        """
+        logits = self._logits[row].to(torch.float32)
+        if self._modes is None:
+            self._modes = most_likely(self._logits)
+        peak = logits[self._modes[row]]
+        # Comparing all and sorting a few is several times as fast as topk on a CPU.
+        near = (logits > peak - UNLIKELY).nonzero().flatten()
+        below = (peak - logits[near]).tolist()
+        return sorted(zip(near.tolist(), below, strict=True), key=itemgetter(1))[:count]
 
     def confidence(self, row: int) -> float:
         """Return the probability of a row's most likely token at temperature 1, before any filter."""

@@ -39,6 +39,20 @@ class Ask:
     costs: Sequence[float] = ()
 
 
+class Rows(Protocol):
+    """The target's rows for one tree: row 0 after the committed text, row i + 1 after node i."""
+
+    def __len__(self) -> int: ...
+
+    def likely(self, row: int, count: int) -> list[tuple[int, float]]:
+        """Return up to `count` of a row's most likely tokens, the likeliest first.
+
+        Each comes with the logarithm of how many times less likely than the first one it is, going by the
+        bare logits, before any option of the request. Unlikely ones may be left out.
+        """
+        ...
+
+
 class DrafterClass(Protocol):
     """What stands in the table of drafters."""
 
@@ -61,6 +75,8 @@ class Drafter(Protocol):
     """True when it draws its guesses (at temperatures above 0) and can tell the law each was drawn from."""
     weighs_costs: bool
     """True when it cuts its drafts by `Ask.costs`, which are then measured."""
+    observes: bool
+    """True when it learns from the target's own rows; `observe` is called only then."""
 
     def open(self, prompt: Sequence[int]) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`."""
@@ -68,6 +84,10 @@ class Drafter(Protocol):
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return one tree for each ask, each with at most its budget of nodes (none is an answer)."""
+        ...
+
+    def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Look at the target's rows for the last draft, where `observes`; what was committed comes next."""
         ...
 
     def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from outrider.cache.base import Cache
 from outrider.errors import OptionError
-from outrider.loop.draft.base import Ask
+from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.worth import worth_a_node, worth_a_pass
 from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
 from outrider.models.base import LoadedModel, Target
@@ -41,6 +41,7 @@ class ModelDrafter:
     name = "lm"
     has_law = True
     weighs_costs = True
+    observes = False
     takes_model: ClassVar[bool] = True
 
     def __init__(self, model: Target, vocabulary: int, cost: float = 0.0) -> None:
@@ -60,6 +61,9 @@ class ModelDrafter:
     def open(self, prompt: Sequence[int]) -> DraftState:
         """Start a cache; the prompt is read with the first draft."""
         return DraftState(self._model.new_cache(), list(prompt))
+
+    def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
 
     def extend(self, state: DraftState, tokens: Sequence[int], kept: int) -> None:
         """Take over what was committed; `propose` has left the cache at the committed text."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from outrider.errors import OptionError
-from outrider.loop.draft.base import Ask
+from outrider.loop.draft.base import Ask, Rows
 from outrider.models.base import LoadedModel, Target
 from outrider.types import DraftTree
 
@@ -17,6 +17,7 @@ class NoDrafter:
     name = "none"
     has_law = False
     weighs_costs = False
+    observes = False
     takes_model: ClassVar[bool] = False
 
     @classmethod
@@ -32,6 +33,9 @@ class NoDrafter:
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return the empty tree for each ask."""
         return [DraftTree() for _ in asks]
+
+    def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
 
     def extend(self, state: None, tokens: Sequence[int], kept: int) -> None:
         """Learn nothing."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from outrider.errors import OptionError, UnknownNameError
 from outrider.loop.draft.automaton import SuffixAutomaton
-from outrider.loop.draft.base import Ask
+from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.tree import Chain, grow
 from outrider.models.base import LoadedModel, Target
 from outrider.types import DraftTree
@@ -118,6 +118,7 @@ class SuffixDrafter:
     name = "suffix"
     has_law = False
     weighs_costs = True
+    observes = False
     takes_model: ClassVar[bool] = False
 
     def __init__(self, options: SuffixOptions | None = None) -> None:
@@ -139,6 +140,9 @@ class SuffixDrafter:
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return for each ask a copied chain, or a small tree of several; empty where nothing repeats."""
         return [self._draft(ask.state, ask) for ask in asks]
+
+    def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
 
     def extend(self, state: SuffixState, tokens: Sequence[int], kept: int) -> None:
         """Add committed tokens, and note for each whether copying would have guessed it."""
