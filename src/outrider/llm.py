@@ -11,6 +11,7 @@ from outrider.config import cache_directory
 from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
 from outrider.engine.result import Result
+from outrider.engine.samples import gather, submit_samples
 from outrider.errors import OptionError, PromptError, UnknownNameError
 from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter, DrafterClass
@@ -73,18 +74,18 @@ class LLM:
 
         `chat` puts a text through the model's chat template as the user's message; a list of messages
         (`{"role": …, "content": …}`) is one conversation. Sampling options are those of `SamplingParams`,
-        given as an object, by name, or both (names win). UsageError for what cannot be run, before anything
-        runs.
+        given as an object, by name, or both (names win). With `n` above 1 a prompt's result is its first
+        sample (with `best_of` its best one), and `result.samples` holds all n. UsageError for what cannot be
+        run, before anything runs.
         """
         settings = _settings(params, options)
         prompts = [prompt] if _is_single(prompt) else list(prompt)
         engine = self._engine()
-        requests = [engine.submit(self.encode(one, chat=chat), settings) for one in prompts]
+        requests = [submit_samples(engine, self.encode(one, chat=chat), settings) for one in prompts]
         while engine.busy:
             engine.step()
-        results = [request.result for request in requests]
-        assert all(result is not None for result in results)
-        return results[0] if _is_single(prompt) else results  # type: ignore[return-value]
+        results = [gather(samples, settings) for samples in requests]
+        return results[0] if _is_single(prompt) else results
 
     def stream(
         self,

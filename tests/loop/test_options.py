@@ -106,7 +106,7 @@ def expected_law(target: ToyTarget, params: SamplingParams) -> dict[tuple[int, .
     return {**ended, **open_texts}
 
 
-FEWER: dict[str, Any] = {"min_tokens": 2, "banned_words": ("ab", "caa", "bca"), "no_repeat_ngram_size": 3}
+FEWER: dict[str, Any] = {"min_tokens": 1, "banned_words": ("ab", "caa", "bca"), "no_repeat_ngram_size": 3}
 SMALL: dict[str, dict[str, Any]] = {
     name: {**options, **{key: value for key, value in FEWER.items() if key in options}}
     for name, options in SAMPLINGS.items()
@@ -116,14 +116,21 @@ SMALL["allowed tokens"] = {"temperature": 1.0, "allowed_tokens": (0, 2)}
 SMALL["top-k"] = {"temperature": 0.9, "top_k": 2}
 
 
-@pytest.mark.parametrize("sampling", SMALL)
-@pytest.mark.parametrize("drafter", ["lm", "suffix"])
+CASES = [
+    *(("lm", sampling, 2) for sampling in SMALL),
+    *(("lm", sampling, 3) for sampling in ("repetition penalty", "no repeated 4-grams", "everything")),
+    *(("suffix", sampling, 3) for sampling in ("penalties and filters", "own function", "everything")),
+]
+"""Drafter, setting and length of the texts whose law is enumerated."""
+
+
+@pytest.mark.parametrize(("drafter", "sampling", "length"), CASES)
 @pytest.mark.parametrize("rule", KEEPING_LAWS)
 def test_the_law_of_a_text_is_that_of_the_slow_reference_over_all_outcomes(
-    rule: str, drafter: str, sampling: str, monkeypatch: pytest.MonkeyPatch
+    rule: str, drafter: str, sampling: str, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = ToyTarget(3, seed=3, order=1, zeros=0.0)
-    params = settings(**{"ignore_eos": True, **SMALL[sampling], "max_tokens": 3})
+    params = settings(**{"ignore_eos": True, **SMALL[sampling], "max_tokens": length})
     assert resolve_rule(RuleChoice(rule), params, has_law=True, branches=True).samples
     found = enumerated(target, drafter, rule, params, monkeypatch)
     expected = expected_law(target, params)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from outrider.engine.result import Result, Speculation, Timing
+from outrider.sampling.logprobs import TokenLogprobs
 
 
 def generate_document(result: Result) -> dict[str, Any]:
-    """Return the document of one finished request."""
+    """Return the document of one finished request, with all its samples where it has several."""
+    several = [_sample_document(sample) for sample in result.samples] if result.others else None
+    return {**_sample_document(result), "samples": several}
+
+
+def _sample_document(result: Result) -> dict[str, Any]:
     return {
         "text": result.text,
         "token_ids": list(result.token_ids),
@@ -18,9 +26,19 @@ def generate_document(result: Result) -> dict[str, Any]:
         "prompt_tokens": result.prompt_tokens,
         "completion_tokens": result.completion_tokens,
         "seed": result.seed,
+        "sample": result.sample,
+        "mean_logprob": result.mean_logprob,
+        "logprobs": _logprobs(result.logprobs),
+        "prompt_logprobs": _logprobs(result.prompt_logprobs),
         "timing": timing_document(result.timing),
         "speculation": speculation_document(result.speculation),
     }
+
+
+def _logprobs(entries: Sequence[TokenLogprobs | None] | None) -> list[dict[str, Any] | None] | None:
+    if entries is None:
+        return None
+    return [entry if entry is None else asdict(entry) for entry in entries]
 
 
 def timing_document(timing: Timing) -> dict[str, Any]:

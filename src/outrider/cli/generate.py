@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from outrider.cli import options
+from outrider.cli import options, sampling
 from outrider.errors import OptionError, PromptError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -36,7 +36,22 @@ def generate(
     top_k: options.TopK = 0,
     top_p: options.TopP = 1.0,
     min_p: options.MinP = 0.0,
+    typical_p: sampling.TypicalP = 1.0,
+    repetition_penalty: sampling.RepetitionPenalty = 1.0,
+    presence_penalty: sampling.PresencePenalty = 0.0,
+    frequency_penalty: sampling.FrequencyPenalty = 0.0,
+    no_repeat_ngram: sampling.NoRepeatNgram = 0,
+    logit_bias: sampling.LogitBias = None,
+    allow_token: sampling.AllowToken = None,
+    ban_token: sampling.BanToken = None,
+    ban_word: sampling.BanWord = None,
     seed: options.Seed = None,
+    n: sampling.Samples = 1,
+    best_of: sampling.BestOf = None,
+    logprobs: sampling.Logprobs = None,
+    logprobs_of: sampling.LogprobsOf = "raw",
+    prompt_logprobs: sampling.PromptLogprobs = None,
+    min_tokens: sampling.MinTokens = 0,
     max_tokens: options.MaxTokens = 128,
     stop: Annotated[
         list[str] | None,
@@ -63,19 +78,35 @@ def generate(
         top_k=top_k,
         top_p=top_p,
         min_p=min_p,
+        typical_p=typical_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        no_repeat_ngram_size=no_repeat_ngram,
+        logit_bias=sampling.read_biases(logit_bias),
+        allowed_tokens=tuple(allow_token) if allow_token else None,
+        banned_tokens=tuple(ban_token or ()),
+        banned_words=tuple(ban_word or ()),
         seed=seed,
+        n=n,
+        best_of=best_of,
+        logprobs=logprobs,
+        logprobs_of=logprobs_of,
+        prompt_logprobs=prompt_logprobs,
+        min_tokens=min_tokens,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
         stop_token_ids=tuple(stop_token_id or ()),
         ignore_eos=ignore_eos,
     )
+    sampling.check_json(as_json, logprobs, prompt_logprobs)
     options.check_names([drafter], rule, guarantee, allow_lossy)
     text = read_prompt(prompt, prompt_file)
 
     from outrider.cli import terminal
     from outrider.cli.documents import one_line
     from outrider.cli.loading import load_llm
-    from outrider.cli.stream import run_stream
+    from outrider.cli.stream import run_samples, run_stream
 
     human = terminal.console(stderr=as_json)
     notes = terminal.console(stderr=True)
@@ -92,7 +123,8 @@ def generate(
         fill_budget=fill_budget,
         threads=threads,
     )
-    document = run_stream(
+    follow = run_stream if params.samples == 1 else run_samples
+    document = follow(
         llm, text, params, chat=chat, out=None if as_json and not show else human, notes=notes, show=show
     )
     if as_json:

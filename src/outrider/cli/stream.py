@@ -47,6 +47,32 @@ def run_stream(
     return document
 
 
+def run_samples(
+    llm: LLM,
+    prompt: str,
+    params: SamplingParams,
+    *,
+    chat: bool,
+    out: Console | None,
+    notes: Console,
+    show: bool,
+) -> dict[str, Any]:
+    """Do what `run_stream` does for several samples: they run together and are printed at the end."""
+    result = llm.generate(prompt, params, chat=chat)
+    if out is not None:
+        for sample in result.samples:
+            pieces: list[Span] = [(sample.text, None)]
+            if show:
+                spans = OriginSpans(llm.model.tokenizer.decode)
+                pieces = spans.feed(sample.token_ids, sample.origins, sample.text)
+            notes.print(Text(f"sample {sample.sample}", style="dim"))
+            out.print(paint(pieces, colour=has_colour(out)))
+            notes.print(Text(summary(generate_document(sample)), style="dim"))
+        if show:
+            notes.print(legend(colour=has_colour(notes)))
+    return generate_document(result)
+
+
 def follow(stream: Iterator[Chunk], llm: LLM, out: Console | None, *, show: bool) -> Iterator[Chunk]:
     """Pass a stream on, printing its text to `out` as it comes; with `show`, by the origin of its tokens."""
     spans = OriginSpans(llm.model.tokenizer.decode)

@@ -13,10 +13,12 @@ from outrider.engine.result import Chunk
 from outrider.engine.stream import StopGuard, TextStream
 from outrider.errors import CapabilityError, OptionError, PromptError
 from outrider.loop.accept.table import RuleChoice, resolve_rule
+from outrider.loop.commit.record import record_of
 from outrider.loop.commit.stops import Stops
 from outrider.loop.draft.base import Drafter
 from outrider.loop.sequence import Sequence
 from outrider.loop.step import step
+from outrider.loop.verify.pack import LOGPROB_ROWS, PROMPT_ROWS
 from outrider.models.base import LoadedModel
 from outrider.planner.latency import Latency
 from outrider.sampling.constraint import Constraint
@@ -77,13 +79,26 @@ class Engine:
         return bool(self._waiting or self._running)
 
     def submit(
-        self, prompt: Many[int], params: SamplingParams, *, constraint: Constraint | None = None
+        self,
+        prompt: Many[int],
+        params: SamplingParams,
+        *,
+        sample: int | None = None,
+        constraint: Constraint | None = None,
     ) -> Request:
-        """Take a request; `constraint` is its own and masks what may follow.
+        """Take a request for one sample; `constraint` is its own and masks what may follow.
 
-        PromptError where the prompt is empty, too long, or not of this vocabulary; OptionError where an
-        option does not fit this model.
+        `sample` tells apart samples of one prompt and seed: each has noise of its own. `submit_samples` in
+        `outrider.engine.samples` takes all those that `n` and `best_of` ask for; without `sample`, more than
+        one is an OptionError. PromptError where the prompt is empty, too long, or not of this vocabulary;
+        OptionError where an option does not fit this model.
         """
+        if sample is None and params.samples > 1:
+            option = "n" if params.best_of is None else "best_of"
+            raise OptionError(
+                f"{option}={params.samples} asks for several texts, and this runs one; use generate, or "
+                f"leave {option} out"
+            )
         target, tokenizer = self._model.target, self._model.tokenizer
         check_prompt(prompt, target.vocab_size, target.context_limit)
         rule = resolve_rule(self._choice, params, has_law=self._drafter.has_law, branches=target.can_branch)
@@ -108,6 +123,9 @@ class Engine:
             draft_state=self._drafter.open(prompt),
             stops=Stops(ends, params.stop, tokenizer.decode, params.min_tokens),
             last_length=last_length,
+            request=sample or 0,
+            record=record_of(params),
+            prompt_rows=PROMPT_ROWS if params.prompt_logprobs is None else LOGPROB_ROWS,
             processing=processing_of(
                 params,
                 tokens,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 
 from outrider.engine.result import Chunk, Origin, Result, Speculation, Timing
 from outrider.engine.stream import StopGuard, TextStream
 from outrider.loop.sequence import Sequence, StepRecord
+from outrider.sampling.logprobs import TokenLogprobs
 from outrider.types import Guarantee
 
 
@@ -72,12 +74,21 @@ class Request:
         for step in sequence.steps[self.origin_steps :]:
             self.origins += _step_origins(step)
         self.origin_steps = len(sequence.steps)
-        return Chunk(visible, tuple(tokens), tuple(self.origins[start : self.shown]))
+        return Chunk(
+            visible,
+            tuple(tokens),
+            tuple(self.origins[start : self.shown]),
+            logprobs=self._logprobs(start, self.shown) or (),
+        )
 
     def _last_chunk(self) -> Chunk:
         self.result = result = self._finish()
         chunk = Chunk(
-            result.text[len(self.out) :], result.token_ids[self.shown :], result.origins[self.shown :], result
+            result.text[len(self.out) :],
+            result.token_ids[self.shown :],
+            result.origins[self.shown :],
+            result,
+            (result.logprobs or ())[self.shown :],
         )
         self.shown, self.out = len(result.token_ids), result.text
         return chunk
@@ -116,7 +127,27 @@ class Request:
                 draft_seconds=clock.draft,
             ),
             speculation=_speculation(steps, self.drafter, sequence.rule.name, sequence.rule.guarantee),
+            logprobs=self._logprobs(0, len(tokens)),
+            prompt_logprobs=self._prompt_logprobs(),
+            sample=sequence.request,
+            mean_logprob=self._mean_logprob(len(tokens)),
         )
+
+    def _logprobs(self, start: int, end: int) -> tuple[TokenLogprobs, ...] | None:
+        """Return the logprobs of these emitted tokens, None where they were not asked for."""
+        if self.sequence.params.logprobs is None or self.sequence.record is None:
+            return None
+        return tuple(self.sequence.record.emitted[start:end])
+
+    def _prompt_logprobs(self) -> tuple[TokenLogprobs | None, ...] | None:
+        if self.sequence.params.prompt_logprobs is None or self.sequence.record is None:
+            return None
+        return tuple(self.sequence.record.prompt)
+
+    def _mean_logprob(self, count: int) -> float | None:
+        if not self.sequence.params.ranks or self.sequence.record is None or count == 0:
+            return None
+        return math.fsum(self.sequence.record.drawn[:count]) / count
 
     def _tokens_for(self, text: str) -> int:
         """Return the fewest tokens whose text covers `text`."""

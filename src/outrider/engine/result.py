@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from outrider.sampling.logprobs import TokenLogprobs
 from outrider.types import Guarantee
 
 
@@ -87,6 +88,21 @@ class Result:
     """The seed used; drawn at random where none was given."""
     timing: Timing
     speculation: Speculation
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    """One entry for each of `token_ids`, where the option `logprobs` was given."""
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    """One entry for each token of the prompt that was read, None for the first, where asked for."""
+    sample: int = 0
+    """Which sample of its prompt this is; the same seed and number give it again."""
+    mean_logprob: float | None = None
+    """Mean logprob of the tokens under the laws they were drawn from, where `best_of` had to choose."""
+    others: tuple[Result, ...] = ()
+    """The other samples, where several were wanted: best first with `best_of`, else in order."""
+
+    @property
+    def samples(self) -> tuple[Result, ...]:
+        """All samples that were wanted (`n`), this one first; each by itself, without `others`."""
+        return (replace(self, others=()), *self.others) if self.others else (self,)
 
     @property
     def completion_tokens(self) -> int:
@@ -102,3 +118,5 @@ class Chunk:
     token_ids: tuple[int, ...]
     origins: tuple[Origin, ...]
     result: Result | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """One entry for each token, where the option `logprobs` was given."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from outrider.cache.base import Cache
 from outrider.loop.accept.base import Rule
+from outrider.loop.commit.record import Record
 from outrider.loop.commit.stops import Stops
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
@@ -31,8 +32,12 @@ class Sequence:
     stops: Stops
     last_length: int
     """Most tokens, prompt included, that the sequence may come to."""
+    prompt_rows: int
+    """Most prompt tokens that one pass reads."""
     processing: Processing | None = None
     """What the options do to logits, over `tokens` itself; None where they do nothing."""
+    record: Record | None = None
+    """Where the logprobs that were asked for are noted; None where none were."""
     request: int = 0
     """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
     steps: list[StepRecord] = field(default_factory=list)
@@ -42,6 +47,11 @@ class Sequence:
     def pending(self) -> int:
         """Number of committed tokens that the cache does not hold yet."""
         return len(self.tokens) - self.cache.length
+
+    @property
+    def wants_prompt_rows(self) -> bool:
+        """True while logits are wanted for the prompt's own tokens."""
+        return self.params.prompt_logprobs is not None and self.cache.length < self.prompt_length
 
     @property
     def room(self) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Sequence as Many
 from outrider.loop.commit.commit import commit
 from outrider.loop.draft.base import Ask, Drafter
 from outrider.loop.sequence import Sequence
-from outrider.loop.verify.pack import PROMPT_ROWS
 from outrider.loop.verify.score import score
 from outrider.models.base import Target
 from outrider.sampling.keyed import draft_draws, rule_draws
@@ -23,15 +22,15 @@ def step(
 ) -> list[Committed]:
     """Advance every sequence by one target pass that they share.
 
-    Each gets at least one token, or reads up to PROMPT_ROWS more tokens of its prompt and gets none. `budget`
-    is the most draft nodes of one sequence, `costs` what they cost (see `Ask`).
+    Each gets at least one token, or reads a piece more of its prompt and gets none. `budget` is the most
+    draft nodes of one sequence, `costs` what they cost (see `Ask`).
     """
     trees = draft(target, drafter, sequences, budget, costs)
     scored = score(target, sequences, trees)
     committed = []
     for sequence, result in zip(sequences, scored, strict=True):
         if result is None:
-            sequence.cache.keep(range(PROMPT_ROWS))
+            sequence.cache.keep(range(sequence.prompt_rows))
             committed.append(Committed((), 0))
             continue
         draws = rule_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens))
@@ -39,7 +38,7 @@ def step(
             verdict = sequence.rule.decide(result, draws)
         if drafter.observes:
             drafter.observe(sequence.draft_state, result.tree, result.laws)
-        committed.append(commit(sequence, drafter, result.tree, verdict))
+        committed.append(commit(sequence, drafter, result, verdict))
     return committed
 
 
@@ -54,7 +53,7 @@ def draft(
     trees: list[DraftTree | None] = [None] * len(sequences)
     asks, asking = [], []
     for index, sequence in enumerate(sequences):
-        if sequence.pending > PROMPT_ROWS:
+        if sequence.pending > sequence.prompt_rows:
             continue
         trees[index] = DraftTree()
         nodes = min(budget, sequence.room - 1)

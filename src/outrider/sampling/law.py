@@ -25,6 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from outrider.errors import DeadEndError, NumericsError
+from outrider.sampling.logprobs import TokenLogprobs, of_law, of_logits
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
 
@@ -127,6 +128,12 @@ class LogitLaws:
         """Return the probability of a row's most likely token at temperature 1, before any filter."""
         logits = self._row(row).to(torch.float32)
         return 1.0 / float((logits - logits[self.mode(row)]).exp_().sum())
+
+    def logprobs(self, row: int, token: int, top: int, *, processed: bool) -> TokenLogprobs:
+        """Return the logprobs of `token` and of the `top` most likely ones at a row: of the law that it is
+        drawn from where `processed`, else of the model's own, before any option.
+        """
+        return of_law(self[row], token, top) if processed else of_logits(self._logits[row], token, top)
 
     def is_dead_end(self, row: int) -> bool:
         """Tell whether the options leave no token that may follow a row; a drafter ends its path there."""

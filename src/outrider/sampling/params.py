@@ -62,6 +62,17 @@ class SamplingParams:
     of a pass. They must be pure: nodes are asked for in any order, and most are never emitted."""
     seed: int | None = None
     """The same seed gives the same text; None draws one at random."""
+    n: int = 1
+    """How many samples of the prompt are wanted; sample i is the same whatever n is."""
+    best_of: int | None = None
+    """Draw this many samples and keep the n whose tokens were most likely on average; None draws n."""
+    logprobs: int | None = None
+    """Give each emitted token's logprob and those of this many most likely tokens, 0 to 20; None gives
+    none."""
+    logprobs_of: str = "raw"
+    """"raw": of the softmax of the model's logits; "processed": of the law drawn from, after all options."""
+    prompt_logprobs: int | None = None
+    """The same for the tokens of the prompt, always raw; None gives none."""
     min_tokens: int = 0
     """Fewest tokens emitted: before, no end token can be drawn and no stop string counts."""
     max_tokens: int | None = 128
@@ -76,6 +87,7 @@ class SamplingParams:
     def __post_init__(self) -> None:
         self._check_filters()
         self._check_prefix_options()
+        self._check_samples()
         self._check_ends()
 
     def _check_filters(self) -> None:
@@ -108,9 +120,20 @@ class SamplingParams:
                     f"token {both[0]} stands in both allowed_tokens and banned_tokens; take it out of one"
                 )
 
-    def _check_ends(self) -> None:
+    def _check_samples(self) -> None:
         if self.seed is not None:
             checks.whole("seed", self.seed, "a 64-bit whole number, or None", _SEED_LOW, _SEED_HIGH)
+        checks.whole("n", self.n, "a whole number >= 1", 1)
+        if self.best_of is not None:
+            checks.whole("best_of", self.best_of, f"a whole number >= n ({self.n}), or None", self.n)
+        for option in ("logprobs", "prompt_logprobs"):
+            allowed = f"a whole number from 0 to {MOST_LOGPROBS}, or None for none"
+            if getattr(self, option) is not None:
+                checks.whole(option, getattr(self, option), allowed, 0, MOST_LOGPROBS)
+        if self.logprobs_of not in ("raw", "processed"):
+            raise checks.refusal("logprobs_of", self.logprobs_of, "'raw' or 'processed'")
+
+    def _check_ends(self) -> None:
         checks.whole("min_tokens", self.min_tokens, "a whole number >= 0", 0)
         if self.max_tokens is not None:
             checks.whole(
@@ -125,6 +148,16 @@ class SamplingParams:
         self._keep("stop_token_ids", checks.ids("stop_token_ids", self.stop_token_ids))
         if not isinstance(self.ignore_eos, bool):
             raise checks.refusal("ignore_eos", self.ignore_eos, "True or False")
+
+    @property
+    def samples(self) -> int:
+        """How many samples are drawn."""
+        return self.n if self.best_of is None else self.best_of
+
+    @property
+    def ranks(self) -> bool:
+        """True where more samples are drawn than are wanted."""
+        return self.samples > self.n
 
     def _keep(self, option: str, value: object) -> None:
         object.__setattr__(self, option, value)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from outrider.errors import CapabilityError, OptionError, UnknownNameError
 from outrider.loop.accept.base import Rule
+from outrider.loop.accept.block import Block
 from outrider.loop.accept.coupled import Coupled
 from outrider.loop.accept.greedy import Greedy
+from outrider.loop.accept.offers import offers
+from outrider.loop.accept.recursive import Recursive
 from outrider.loop.accept.rejection import Rejection
 from outrider.loop.accept.table import RuleChoice, resolve_rule
+from outrider.loop.accept.traversal import Traversal
 from outrider.registry import LOSSY_RULES, RULES
 from outrider.sampling.keyed import SharedDraws, draft_draws, rule_draws
 from outrider.sampling.law import LogitLaws, law
@@ -131,6 +138,92 @@ def test_tensors_and_rationals_decide_alike_given_the_same_draws(seed: int) -> N
             exact = rule.decide(Scored(DraftTree.chain(tokens, laws), GivenLaws(p)), GivenDraws(*given))
             found = rule.decide(Scored(DraftTree.chain(tokens, as_tensors), rows), GivenDraws(*given))
             assert found == exact
+
+
+def random_tree(chance: random.Random, size: int, *, chain: bool) -> tuple[DraftTree, list[list[Fraction]]]:
+    """A tree with guessed and drawn siblings whose laws float32 holds exactly, and the target's laws."""
+    count = chance.randint(0, 7)
+    parents = [node - 1 if chain else chance.randint(-1, node - 1) for node in range(count)]
+    tokens, laws, of_parent = [0] * count, [None] * count, {}
+    for node, parent in enumerate(parents):
+        if parent not in of_parent and chance.random() < 0.3:
+            tokens[node] = chance.randrange(size)
+            continue
+        law = of_parent.setdefault(parent, dyadic_law(chance, size))
+        taken = [tokens[other] for other in range(node) if parents[other] == parent and laws[other]]
+        left = [token for token in range(size) if law[token] and token not in taken]
+        if left:
+            tokens[node], laws[node] = chance.choice(left), law
+        else:
+            return random_tree(chance, size, chain=chain)
+    targets = [dyadic_law(chance, size) for _ in range(count + 1)]
+    return DraftTree(tuple(tokens), tuple(parents), tuple(laws), chance.random() < 0.3), targets
+
+
+def tensors(law: Sequence[Fraction]) -> torch.Tensor:
+    return torch.tensor([float(p) for p in law])
+
+
+def decided(rule: Rule, tree: DraftTree, p: Sequence[Law], chance: random.Random) -> tuple[Verdict, Verdict]:
+    """What a rule decides on rationals and on tensors, with numbers that lie near no probability."""
+    given = [[Fraction(2 * chance.randrange(5003) + 1, 10007) for _ in range(9)] for _ in range(2)]
+    kept: dict[int, torch.Tensor] = {}
+    as_tensors = [law and kept.setdefault(id(law), tensors(law)) for law in tree.laws or [None] * len(tree)]
+    floats = replace(tree, laws=tuple(as_tensors))
+    exact = rule.decide(Scored(tree, GivenLaws(p)), GivenDraws(*given))
+    return exact, rule.decide(Scored(floats, GivenLaws([tensors(law) for law in p])), GivenDraws(*given))
+
+
+@pytest.mark.parametrize("name", RULES)
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32), size=st.integers(2, 6))
+def test_tensors_and_rationals_decide_alike_on_trees(name: str, seed: int, size: int) -> None:
+    chance, rule = random.Random(seed), RULES.load(name)()
+    tree, p = random_tree(chance, size, chain=not rule.serves_trees)
+    exact, found = decided(rule, tree, p, chance)
+    assert found == exact
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32), size=st.integers(2, 6))
+def test_on_chains_the_rules_for_trees_are_the_rules_for_chains(seed: int, size: int) -> None:
+    chance = random.Random(seed)
+    tree, p = random_tree(chance, size, chain=True)
+    for on_trees, on_chains in ((Recursive(), Rejection()), (Traversal(), Block())):
+        state = chance.getstate()
+        found = decided(on_trees, tree, p, chance)
+        chance.setstate(state)
+        assert found == decided(on_chains, tree, p, chance)
+
+
+def test_of_a_peaked_law_the_second_sibling_keeps_its_probability() -> None:
+    """1 - q(x) in float32 would be off by a hundredth here, and with it the law of what is emitted."""
+    q = torch.tensor([1 - 2.0**-17, 2.0**-18, 2.0**-18]) * (1 + 2.0**-20)
+    tree = DraftTree((0, 1), (-1, -1), (q, q))
+    first, second = offers(tree, [0, 1])
+    assert first.probability() == pytest.approx(1, abs=1e-5)
+    assert second.probability() == pytest.approx(0.5, rel=1e-6)
+
+
+def test_a_sibling_never_has_more_than_all_that_is_left() -> None:
+    q = torch.tensor([1.0, 1e-30, 0.0])
+    first, second = offers(DraftTree((0, 1), (-1, -1), (q, q)), [0, 1])
+    assert 0 < second.probability() <= 1
+    assert first.probability() == 1
+
+
+def test_laws_are_left_as_they_were_by_every_rule() -> None:
+    chance = random.Random(2)
+    for name in RULES:
+        rule = RULES.load(name)()
+        for _ in range(30):
+            tree, exact = random_tree(chance, 4, chain=not rule.serves_trees)
+            kept = {id(law): tensors(law) for law in tree.laws or () if law}
+            copy = replace(tree, laws=tuple(law and kept[id(law)] for law in tree.laws or ()))
+            p = [tensors(law) for law in exact]
+            before = [law.clone() for law in (*p, *kept.values())]
+            rule.decide(Scored(copy, GivenLaws(p)), rule_draws(rule, chance.randrange(99), 0, 0))
+            assert all(map(torch.equal, before, (*p, *kept.values())))
 
 
 def test_the_coupled_text_is_the_plain_text_whatever_is_drafted() -> None:

@@ -189,10 +189,18 @@ def _guessed_tree(chance: random.Random) -> Case:
     return Case(random_model(chance, size), (guessed(chance, size, parents),), 3)
 
 
-def _tree(chance: random.Random, guesses: Guesses, **how: bool) -> Case:
-    size, shape = chance.choice((2, 3, 3, 4)), chance.choice(SHAPES)
+def _nodes(shape: Shape) -> int:
+    return sum(1 + _nodes(child) for child in shape)
+
+
+def _tree(chance: random.Random, guesses: Guesses, *, apart: bool = False, replaced: bool = False) -> Case:
+    # Draws with replacement have many outcomes, and so have large trees over many tokens.
+    shape = chance.choice([shape for shape in SHAPES if _nodes(shape) <= 4] if replaced else SHAPES)
+    large = replaced or _nodes(shape) > 4
+    size = chance.choice((2, 3) if large else (2, 3, 3, 4))
     target, model = random_model(chance, size), random_model(chance, size)
-    return Case(target, (planted(model, shape, guesses, **how),), chance.randint(2, 3))
+    draft = planted(model, shape, guesses, apart=apart, replaced=replaced)
+    return Case(target, (draft,), 2 if large else chance.randint(2, 3))
 
 
 def _drawn_tree(chance: random.Random) -> Case:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from outrider.loop.draft.base import Drafter
 from outrider.loop.sequence import Sequence, StepRecord
-from outrider.types import Committed, DraftTree, Verdict
+from outrider.sampling.law import LogitLaws
+from outrider.types import Committed, Scored, Verdict
 
 
-def commit(sequence: Sequence, drafter: Drafter, tree: DraftTree, verdict: Verdict) -> Committed:
+def commit(sequence: Sequence, drafter: Drafter, scored: Scored, verdict: Verdict) -> Committed:
     """Append what the verdict keeps to the sequence and return it.
 
     Afterwards the cache holds every committed token but the last, whatever branch was kept and wherever a
     stop cut the run.
     """
+    tree = scored.tree
     run = [tree.tokens[node] for node in verdict.path] + [verdict.token]
     count, finish_reason = sequence.stops.cut(run, sequence.room)
     pending = sequence.pending
     kept_rows = [pending + node for node in verdict.path[: count - 1]]
     sequence.cache.keep([*range(pending), *kept_rows])
+    if sequence.record is not None:
+        assert isinstance(scored.laws, LogitLaws), "what the loop scores has logits"
+        rows = [0, *(node + 1 for node in verdict.path)]
+        sequence.record.note(scored.laws, zip(rows[:count], run[:count], strict=True))
     committed = Committed(tuple(run[:count]), min(count, len(verdict.path)), finish_reason)
     leaf = not tree.children(verdict.path[-1] if verdict.path else -1)
     sequence.steps.append(StepRecord(len(tree), max(tree.depths(), default=0), leaf, committed))

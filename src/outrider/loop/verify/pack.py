@@ -10,23 +10,28 @@ from outrider.types import DraftTree
 
 PROMPT_ROWS = 512
 """Most prompt tokens of one sequence in one pass."""
+LOGPROB_ROWS = 64
+"""The same where logits are wanted for each of them: 64 rows of 150,000 tokens are 38 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """One sequence's share of a pass: pending tokens that follow `base` cached ones, then its draft tree.
 
-    `scored` is False while the prompt is still being read: then there is no tree and no logits are wanted.
+    `scored` is False while the prompt is still being read: then there is no tree. A scored part wants the
+    logits of its last pending row and of its tree's; with `all_pending` every part wants those of all its
+    pending rows too.
     """
 
     base: int
     pending: Sequence[int]
     tree: DraftTree
     scored: bool
+    all_pending: bool = False
 
 
 def pack(parts: Sequence[Part]) -> Batch:
-    """Return the batch of all parts. A scored part wants its last pending row and those of its N nodes."""
+    """Return the batch of all parts; wanted rows stand in their order, pending ones before the N nodes."""
     tokens: list[int] = []
     positions: list[int] = []
     sequences: list[int] = []
@@ -38,6 +43,8 @@ def pack(parts: Sequence[Part]) -> Batch:
         tokens += part.pending
         positions += range(part.base, part.base + len(part.pending))
         parents += [-1, *range(first, root)]
+        if part.all_pending:
+            wanted += range(first, root + (not part.scored))
         if part.scored:
             tokens += part.tree.tokens
             positions += [positions[root] + depth for depth in part.tree.depths()]

@@ -6,8 +6,10 @@ from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from functools import partial
 
+from torch import Tensor
+
 from outrider.loop.sequence import Sequence
-from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
+from outrider.loop.verify.pack import Part, pack
 from outrider.models.base import Target
 from outrider.sampling.law import LogitLaws
 from outrider.types import DraftTree, Scored
@@ -30,12 +32,15 @@ def score(
     parts = []
     for sequence, tree in zip(sequences, trees, strict=True):
         base = sequence.cache.length
-        end = len(sequence.tokens) if tree is not None else base + PROMPT_ROWS
-        parts.append(Part(base, sequence.tokens[base:end], tree or DraftTree(), tree is not None))
+        end = len(sequence.tokens) if tree is not None else base + sequence.prompt_rows
+        pending = sequence.tokens[base:end]
+        parts.append(Part(base, pending, tree or DraftTree(), tree is not None, sequence.wants_prompt_rows))
     logits = target.forward(pack(parts), [sequence.cache for sequence in sequences])  # [W, V]
     scored: list[ScoredByModel | None] = []
     row = 0
-    for sequence, tree in zip(sequences, trees, strict=True):
+    for sequence, tree, part in zip(sequences, trees, parts, strict=True):
+        if part.all_pending:
+            row = _note_prompt(sequence, part, logits, row)
         if tree is None:
             scored.append(None)
             continue
@@ -45,6 +50,17 @@ def score(
         scored.append(ScoredByModel(tree, laws))
         row = rows.stop
     return scored
+
+
+def _note_prompt(sequence: Sequence, part: Part, logits: Tensor, row: int) -> int:
+    """Note the logprobs of the prompt's tokens after this part's rows; return the row after theirs."""
+    assert sequence.record is not None
+    rows = len(part.pending) - part.scored
+    noted = len(sequence.record.prompt) - part.base - 1  # more than none where the prompt is read again
+    assert noted >= 0, "every row of a prompt whose logprobs are wanted is read"
+    following = sequence.tokens[part.base + 1 + noted : part.base + 1 + rows]
+    sequence.record.note_prompt(logits[row + noted : row + rows], following)
+    return row + rows
 
 
 def path_to(tree: DraftTree, row: int) -> tuple[int, ...]:
