@@ -84,6 +84,9 @@ def run(
         if not driver.busy:
             break
         driver.step()
+    for request in requests:
+        if request.error is not None:
+            raise request.error
     results = [request.result for request in requests]
     assert all(result is not None for result in results)
     return [result for result in results if result is not None]

@@ -140,7 +140,7 @@ class Committed:
     """What one step added to one sequence, after stops and lengths cut it.
 
     `tokens` were emitted; the first `kept` of them were drafted, the rest (0 or 1) drawn from the target.
-    `finish_reason` is "stop" or "length" when the sequence ended in this step.
+    `finish_reason` is "stop", "length" or "error" when the sequence ended in this step.
     """
 
     tokens: tuple[int, ...]

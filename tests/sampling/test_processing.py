@@ -163,8 +163,8 @@ def test_a_function_sees_each_row_s_own_prefix_once_and_only_where_it_is_asked_f
     [
         (None, OptionError, "'wrong' gave None"),
         (torch.zeros(V + 1), OptionError, r"gave a tensor of shape \[13\]; it must .* shape \[12\]"),
-        (torch.full((V,), torch.nan), NumericsError, "nan as their maximum"),
-        (torch.full((V,), torch.inf), NumericsError, "inf as their maximum"),
+        (torch.full((V,), torch.nan), OptionError, "nan as their maximum"),
+        (torch.full((V,), torch.inf), OptionError, "inf as their maximum"),
         (torch.full((V,), -torch.inf), DeadEndError, "logits_processors exclude all"),
     ],
 )

@@ -27,6 +27,7 @@ def generate(
         bool, typer.Option("--chat", help="Put the prompt through the model's chat template.")
     ] = False,
     drafter: options.Drafter = "suffix",
+    drafter_option: options.DrafterOption = None,
     rule: options.Rule = "auto",
     guarantee: options.GuaranteeOption = None,
     allow_lossy: options.AllowLossy = False,
@@ -114,6 +115,7 @@ def generate(
         model,
         notes,
         drafter=drafter,
+        drafter_options=options.drafter_options(drafter_option),
         rule=rule,
         guarantee=guarantee,
         lossy=allow_lossy,

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from outrider.errors import OptionError
 from outrider.registry import DRAFTERS, LOSSY_RULES, PEERS, RULES
 
-DRAFTER_HELP = f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH)."
+DRAFTER_HELP = f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH), merged two or more "
+    "others (merged:suffix+recycle, merged:suffix+lm:PATH)."
 PEER_HELP = (
     f"Run another engine on the same prompts: {', '.join(PEERS)}; "
     "llama.cpp takes weights after a colon (llama.cpp:f16). May be given several times."
@@ -22,6 +24,12 @@ Model = Annotated[
     ),
 ]
 Drafter = Annotated[str, typer.Option("--drafter", metavar="NAME[:MODEL]", help=DRAFTER_HELP)]
+DrafterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drafter-option", metavar="NAME=VALUE", help="Set an option of the drafter (several times)."
+    ),
+]
 Rule = Annotated[
     str,
     typer.Option(
@@ -44,7 +52,7 @@ AllowLossy = Annotated[
 ]
 Budget = Annotated[
     int | None,
-    typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: 7)."),
+    typer.Option("--budget", min=0, metavar="N", help="Most draft tokens per pass (default: 15)."),
 ]
 FillBudget = Annotated[
     bool, typer.Option("--fill-budget", help="Draft the whole budget, whatever a pass costs here.")
@@ -96,10 +104,20 @@ Out = Annotated[
 ]
 
 
+def drafter_options(given: list[str] | None) -> dict[str, str]:
+    """Return options of a drafter by name; OptionError for a text without an equals sign."""
+    bad = next((text for text in given or () if "=" not in text), None)
+    if bad is not None:
+        raise OptionError(f"--drafter-option {bad!r} has no value; write NAME=VALUE")
+    return {name.strip().replace("-", "_"): value for name, _, value in (t.partition("=") for t in given or ())}
+
+
 def check_names(drafters: list[str], rule: str, guarantee: str | None = None, lossy: bool = False) -> None:
     """Look the names up before a model is loaded for them; UnknownNameError names the near ones."""
+    from outrider.drafters import parse_drafter
+
     for drafter in drafters:
-        DRAFTERS[drafter.partition(":")[0]]
+        parse_drafter(drafter)
     from outrider.loop.accept.table import RuleChoice
 
     RuleChoice(rule, guarantee, lossy)

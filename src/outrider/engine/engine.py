@@ -25,7 +25,7 @@ from outrider.sampling.constraint import Constraint
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import processing_of
 
-DEFAULT_BUDGET = 7
+DEFAULT_BUDGET = 15
 MAX_RUNNING = 16
 
 
@@ -41,7 +41,8 @@ class Engine:
     """Advances up to `max_running` requests together, one target pass a step; later ones wait in order.
 
     A request's text does not depend on what runs beside it (under a `SAME_TOKENS` rule, on a model whose rows
-    are independent). Not thread-safe: one thread drives it.
+    are independent). A request that cannot go on (a model that gives no numbers, options that leave no token)
+    ends alone, with `Request.error`. Not thread-safe: one thread drives it.
     """
 
     def __init__(

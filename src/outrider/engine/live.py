@@ -13,7 +13,8 @@ class Stream(Iterator[Chunk]):
     """Chunks of one request; the last one carries the result.
 
     `close` (also at the end of a `with` block, or when the stream is dropped) aborts the request and frees
-    what it held. After an interrupt `close` still gives the tokens that were committed until then.
+    what it held. An error that ends the request is raised after its last chunk. After an interrupt `close`
+    still gives the tokens that were committed until then.
     """
 
     def __init__(self, engine: Engine, request: Request) -> None:
@@ -22,6 +23,8 @@ class Stream(Iterator[Chunk]):
 
     def __next__(self) -> Chunk:
         while not self._ready:
+            if self._request.error is not None:
+                raise self._request.error
             if self._request.result is not None:
                 raise StopIteration
             self._ready = [event.chunk for event in self._engine.step()]

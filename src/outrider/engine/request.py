@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from outrider.engine.result import Chunk, Origin, Result, Speculation, Timing
 from outrider.engine.stream import StopGuard, TextStream
+from outrider.errors import OutriderError
 from outrider.loop.sequence import Sequence, StepRecord
 from outrider.sampling.logprobs import TokenLogprobs
 from outrider.types import Guarantee
@@ -43,6 +44,11 @@ class Request:
     """Of the tokens that the first `origin_steps` steps emitted."""
     origin_steps: int = 0
     result: Result | None = None
+
+    @property
+    def error(self) -> OutriderError | None:
+        """What ended the request, where its finish reason is "error"; `result` holds what there was."""
+        return self.sequence.error
 
     def begin(self) -> None:
         """Note the start of the first pass."""

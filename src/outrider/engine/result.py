@@ -82,7 +82,7 @@ class Result:
     token_ids: tuple[int, ...]
     origins: tuple[Origin, ...]
     finish_reason: str
-    """"stop", "length" or "abort"."""
+    """"stop", "length", "abort" or "error"."""
     prompt_tokens: int
     seed: int
     """The seed used; drawn at random where none was given."""

@@ -36,8 +36,11 @@ def gather(requests: Sequence[Request], params: SamplingParams) -> Result:
     """Return the result of ended requests of one prompt: the first of the `n` wanted, the others inside it.
 
     With `best_of` those whose tokens had the highest mean logprob come first, under the laws that they were
-    drawn from (all options applied); the lower number among equals.
+    drawn from (all options applied); the lower number among equals. Raises the error that ended one of them.
     """
+    failed = next((request.error for request in requests if request.error is not None), None)
+    if failed is not None:
+        raise failed
     results = [request.result for request in requests]
     ended = [result for result in results if result is not None]
     assert len(ended) == len(requests), "every request has ended"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outrider.cache.base import Cache
+from outrider.errors import OutriderError
 from outrider.loop.accept.base import Rule
 from outrider.loop.commit.record import Record
 from outrider.loop.commit.stops import Stops
@@ -42,6 +43,8 @@ class Sequence:
     """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
     steps: list[StepRecord] = field(default_factory=list)
     finish_reason: str | None = None
+    error: OutriderError | None = None
+    """What ended the sequence, where `finish_reason` is "error"."""
 
     @property
     def pending(self) -> int:

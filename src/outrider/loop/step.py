@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Many
 
-from outrider.loop.commit.commit import commit
+from outrider.errors import OutriderError
+from outrider.loop.commit.commit import commit, fail
 from outrider.loop.draft.base import Ask, Drafter
 from outrider.loop.sequence import Sequence
 from outrider.loop.verify.score import score
@@ -23,7 +24,8 @@ def step(
     """Advance every sequence by one target pass that they share.
 
     Each gets at least one token, or reads a piece more of its prompt and gets none. `budget` is the most
-    draft nodes of one sequence, `costs` what they cost (see `Ask`).
+    draft nodes of one sequence, `costs` what they cost (see `Ask`). A sequence whose laws cannot be made (no
+    numbers, no token left) ends with its `error`; the others go on.
     """
     trees = draft(target, drafter, sequences, budget, costs)
     scored = score(target, sequences, trees)
@@ -34,11 +36,14 @@ def step(
             committed.append(Committed((), 0))
             continue
         draws = rule_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens))
-        with one_thread():
-            verdict = sequence.rule.decide(result, draws)
-        if drafter.observes:
-            drafter.observe(sequence.draft_state, result.tree, result.laws)
-        committed.append(commit(sequence, drafter, result, verdict))
+        try:
+            with one_thread():
+                verdict = sequence.rule.decide(result, draws)
+            if drafter.observes:
+                drafter.observe(sequence.draft_state, result.tree, result.laws)
+            committed.append(commit(sequence, drafter, result, verdict))
+        except OutriderError as error:
+            committed.append(fail(sequence, error))
     return committed
 
 

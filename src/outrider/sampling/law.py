@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from outrider.errors import DeadEndError, NumericsError
+from outrider.errors import NumericsError, OptionError
 from outrider.sampling.logprobs import TokenLogprobs, of_law, of_logits
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
@@ -136,10 +136,13 @@ class LogitLaws:
         return of_law(self[row], token, top) if processed else of_logits(self._logits[row], token, top)
 
     def is_dead_end(self, row: int) -> bool:
-        """Tell whether the options leave no token that may follow a row; a drafter ends its path there."""
+        """Tell whether the options leave no token that may follow a row, or fail at it.
+
+        A drafter ends its path there; where the text comes to it, the target's own law says what is wrong.
+        """
         try:
             self._row(row)
-        except DeadEndError:
+        except OptionError:
             return True
         return False
 

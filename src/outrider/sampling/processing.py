@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from outrider.errors import DeadEndError, NumericsError, OptionError
+from outrider.errors import DeadEndError, OptionError
 from outrider.sampling import processors
 from outrider.sampling.constraint import Constraint
 from outrider.sampling.history import NGrams, Tally
@@ -77,7 +77,7 @@ class Processing:
         """Return the logits [V] float32 of the token after the committed text and `path`, in memory of its
         own.
 
-        DeadEndError where the options leave no token; NumericsError where a user's function gives no numbers.
+        DeadEndError where the options leave no token; OptionError where a user's function gives no logits.
         """
         row = logits.to(torch.float32, copy=True)
         for step in self._steps:
@@ -167,10 +167,15 @@ def processing_of(
 def run_function(function: LogitsProcessor, prefix: list[int], row: Tensor) -> Tensor:
     """Return what a user's function makes of a row, float32 [V].
 
-    OptionError where it gives no tensor of that shape, NumericsError where there is NaN or +inf in it.
+    OptionError where it fails, gives no tensor of that shape, or one with NaN or +inf in it.
     """
-    given = function(prefix, row)
     name = getattr(function, "__name__", type(function).__name__)
+    try:
+        given = function(prefix, row)
+    except Exception as error:
+        raise OptionError(
+            f"the logits processor {name!r} failed: {type(error).__name__}: {error}; mend or leave it out"
+        ) from error
     if not isinstance(given, Tensor) or given.shape != row.shape:
         shape = f"a tensor of shape {list(given.shape)}" if isinstance(given, Tensor) else repr(given)
         raise OptionError(
@@ -179,7 +184,7 @@ def run_function(function: LogitsProcessor, prefix: list[int], row: Tensor) -> T
     made = given.to(row)
     peak = made.amax().item()
     if not peak < torch.inf:
-        raise NumericsError(
+        raise OptionError(
             f"the logits processor {name!r} gave logits with {peak} as their maximum; they must be numbers "
             "(-inf excludes a token)"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outrider.errors import OutriderError
 from outrider.loop.draft.base import Drafter
 from outrider.loop.sequence import Sequence, StepRecord
 from outrider.sampling.law import LogitLaws
@@ -32,3 +33,10 @@ def commit(sequence: Sequence, drafter: Drafter, scored: Scored, verdict: Verdic
     if finish_reason is None:
         drafter.extend(sequence.draft_state, committed.tokens, committed.kept)
     return committed
+
+
+def fail(sequence: Sequence, error: OutriderError) -> Committed:
+    """End a sequence where an error of its own kept it from going on; what it has emitted stays."""
+    sequence.cache.keep(())
+    sequence.error, sequence.finish_reason = error, "error"
+    return Committed((), 0, "error")

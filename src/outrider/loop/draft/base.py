@@ -64,6 +64,19 @@ class DrafterClass(Protocol):
         ...
 
 
+class MergingClass(Protocol):
+    """What stands in the table of drafters and is made of others: `name:A+B`, or `name:A+lm:MODEL`.
+
+    It has `takes_parts` set; those that can be parts have `is_part` set.
+    """
+
+    def merge(
+        self, target: Target, model: LoadedModel | None, parts: Sequence[str], options: dict[str, Any]
+    ) -> Drafter:
+        """Make a drafter of these parts for this target; unknown options are an OptionError."""
+        ...
+
+
 class Drafter(Protocol):
     """Guesses continuations of many sequences at once.
 

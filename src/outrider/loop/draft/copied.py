@@ -66,8 +66,10 @@ class CopiedText:
     def observe(self, state: CopiedState, tree: DraftTree, rows: Rows) -> None:
         """Learn nothing."""
 
-    def extend(self, state: CopiedState, tokens: Sequence[int]) -> None:
-        """Note which guesses were right, and index the tokens."""
-        for token in tokens:
-            record(state.rates, self.guesses(state, state.automaton.place), token)
-            state.automaton.extend((token,))
+    def extend(self, state: CopiedState, token: int) -> None:
+        """Note which guesses were right, and index the token."""
+        record(state.rates, self.guesses(state, state.automaton.place), token)
+        state.automaton.extend((token,))
+
+    def settle(self, state: CopiedState) -> None:
+        """Do nothing."""

@@ -48,11 +48,15 @@ class Guesser(Protocol):
         ...
 
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
-        """Look at the target's rows for the last draft; `extend` with what was committed comes next."""
+        """Look at the target's rows for the last draft; they may be used once `settle` is called."""
         ...
 
-    def extend(self, state: Any, tokens: Sequence[int]) -> None:
-        """Learn committed tokens."""
+    def extend(self, state: Any, token: int) -> None:
+        """Learn one committed token."""
+        ...
+
+    def settle(self, state: Any) -> None:
+        """Take over what was observed, now that all tokens of the step have been learned."""
         ...
 
 

@@ -47,7 +47,9 @@ class GuessingDrafter:
 
     def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:
         """Tell the guesser what was committed, drafted or not."""
-        self._guesser.extend(state, tokens)
+        for token in tokens:
+            self._guesser.extend(state, token)
+        self._guesser.settle(state)
 
     def close(self, state: Any) -> None:
         """Do nothing: the state holds plain memory only."""

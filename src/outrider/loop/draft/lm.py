@@ -12,6 +12,7 @@ from torch import Tensor
 from outrider.cache.base import Cache
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask, Rows
+from outrider.loop.draft.options import no_options
 from outrider.loop.draft.worth import worth_a_node, worth_a_pass
 from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
 from outrider.models.base import LoadedModel, Target
@@ -54,8 +55,7 @@ class ModelDrafter:
         """Make a drafter of a loaded model whose vocabulary was already compared with the target's."""
         if model is None:
             raise OptionError("the drafter 'lm' needs a model: write lm:PATH")
-        if options:
-            raise OptionError(f"the drafter 'lm' takes no options; remove {', '.join(map(repr, options))}")
+        no_options("lm", options)
         return cls(model.target, target.vocab_size, relative_cost(model.target, target))
 
     def open(self, prompt: Sequence[int]) -> DraftState:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask, Rows
+from outrider.loop.draft.options import no_options
 from outrider.models.base import LoadedModel, Target
 from outrider.types import DraftTree
 
@@ -23,8 +23,7 @@ class NoDrafter:
     @classmethod
     def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> NoDrafter:
         """Return the drafter; any option is an OptionError, since there is nothing to set."""
-        if options:
-            raise OptionError(f"the drafter 'none' takes no options; remove {', '.join(map(repr, options))}")
+        no_options("none", options)
         return cls()
 
     def open(self, prompt: Sequence[int]) -> None:

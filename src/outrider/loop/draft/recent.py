@@ -96,11 +96,13 @@ class RecentSuccessors:
                 sure = sum(margin >= bound for bound in MARGINS)
                 state.seen.append((place, (tuple(token for token, _ in likely), sure)))
 
-    def extend(self, state: RecentState, tokens: Sequence[int]) -> None:
-        """Note which guesses were right, then take over the rows of the pass."""
-        for token in tokens:
-            record(state.rates, self.guesses(state, state.place), token)
-            state.place = state.place[1], token
+    def extend(self, state: RecentState, token: int) -> None:
+        """Note which guesses were right."""
+        record(state.rates, self.guesses(state, state.place), token)
+        state.place = state.place[1], token
+
+    def settle(self, state: RecentState) -> None:
+        """Take over the rows of the pass: not before its tokens are in, which they would have given away."""
         for place, row in state.seen:
             state.table[place] = row
             state.table[place[1]] = row

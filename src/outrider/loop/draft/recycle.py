@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from outrider.loop.draft.guess import Guesser
 from outrider.loop.draft.guessing import GuessingDrafter
 from outrider.loop.draft.options import check_range, read_options
 from outrider.loop.draft.recent import RecentSuccessors
@@ -32,6 +33,12 @@ class RecycleDrafter(GuessingDrafter):
     """Guesses that what the target found likely after a token, it finds likely after it again."""
 
     takes_model: ClassVar[bool] = False
+    is_part: ClassVar[bool] = True
+
+    @classmethod
+    def guesser(cls) -> Guesser:
+        """Return what it guesses with, to share a tree with others."""
+        return RecentSuccessors(RecycleOptions().successors)
 
     @classmethod
     def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> RecycleDrafter:

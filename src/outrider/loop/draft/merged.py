@@ -1,0 +1,130 @@
+"""Several drafters in one tree: a node holds what each of them guesses there, weighed against the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from outrider.loop.draft.base import Drafter, Rows
+from outrider.loop.draft.guess import Guess, Guesser, record
+from outrider.loop.draft.guessing import GuessingDrafter
+from outrider.loop.draft.options import check_range, read_options
+from outrider.loop.draft.rates import Rates
+from outrider.models.base import LoadedModel, Target
+from outrider.registry import DRAFTERS
+from outrider.types import DraftTree
+
+DEFAULT_PARTS = ("suffix", "recycle")
+CERTAIN = 0.98
+"""Most that the chances of all guesses at one place sum to."""
+BINS = 12
+"""Bins of estimated chances whose outcomes are told apart."""
+
+
+@dataclass(frozen=True)
+class MergedOptions:
+    """What can be set about the merged drafter; a value out of its range is an OptionError."""
+
+    max_nodes: int = 63
+    """Most nodes in one draft, below the budget asked for (at least 1)."""
+    threshold: float = 0.01
+    """Least estimated chance of being kept for a node to be drafted, however little it costs (0 to 1)."""
+
+    def __post_init__(self) -> None:
+        check_range("merged", "max_nodes", self.max_nodes, 1)
+        check_range("merged", "threshold", self.threshold, 0, 1)
+
+
+class MergedDrafter(GuessingDrafter):
+    """Guesses of several drafters in one tree: shared prefixes once, the budget where survival is likeliest."""
+
+    takes_model: ClassVar[bool] = False
+    takes_parts: ClassVar[bool] = True
+
+    @classmethod
+    def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
+        """Merge the drafters that need nothing but the text and the target's rows."""
+        return cls.merge(target, model, DEFAULT_PARTS, options)
+
+    @classmethod
+    def merge(
+        cls, target: Target, model: LoadedModel | None, parts: Sequence[str], options: dict[str, Any]
+    ) -> Drafter:
+        """Make the drafter; `options` are the fields of `MergedOptions`, anything else is an OptionError."""
+        read = read_options(MergedOptions, "merged", options)
+        guessers = MergedGuesses([DRAFTERS.load(part).guesser() for part in parts])
+        return cls("merged", guessers, max_nodes=read.max_nodes, threshold=read.threshold)
+
+
+@dataclass(slots=True)
+class MergedState:
+    """One sequence: the states of the parts, and how well the merged estimates did."""
+
+    parts: list[Any]
+    rates: Rates = field(default_factory=Rates)
+
+
+class MergedGuesses:
+    """Joins guessers: one list of guesses at each place, a token named by several standing there once.
+
+    Each part tells chances by its own record. Together they become: for a token that several name, the
+    chance as if the parts judged independently; for one that others speak against by naming another, less.
+    That is a first estimate only. What is used is how often guesses of the same estimate, named by the same
+    parts, came true in this sequence, so that the chances of the parts are comparable.
+    """
+
+    def __init__(self, parts: Sequence[Guesser]) -> None:
+        self._parts = tuple(parts)
+        self.observes = any(part.observes for part in parts)
+
+    def open(self, prompt: Sequence[int]) -> MergedState:
+        """Open every part."""
+        return MergedState([part.open(prompt) for part in self._parts])
+
+    def here(self, state: MergedState) -> tuple[Any, ...]:
+        """Return every part's place at the end of the committed text."""
+        return tuple(part.here(own) for part, own in zip(self._parts, state.parts, strict=True))
+
+    def follow(self, state: MergedState, place: tuple[Any, ...], token: int) -> tuple[Any, ...]:
+        """Return every part's place after one more token."""
+        parts = zip(self._parts, state.parts, place, strict=True)
+        return tuple(part.follow(own, at, token) for part, own, at in parts)
+
+    def guesses(self, state: MergedState, place: tuple[Any, ...]) -> list[Guess]:
+        """Return all parts' guesses, the likeliest first, each given that those before it are wrong."""
+        named: dict[int, tuple[float, int]] = {}
+        for index, (part, own, at) in enumerate(zip(self._parts, state.parts, place, strict=True)):
+            left = 1.0
+            for guess in part.guesses(own, at):
+                chance = left * guess.chance
+                left -= chance
+                other, by = named.get(guess.token, (0.0, 0))
+                named[guess.token] = 1 - (1 - other) * (1 - chance), by | 1 << index
+        ranked = sorted(named.items(), key=lambda item: -item[1][0])
+        scale = min(1.0, CERTAIN / max(sum(chance for chance, _ in named.values()), 1e-9))
+        guesses, left = [], 1.0
+        for rank, (token, (chance, by)) in enumerate(ranked):
+            chance *= scale
+            given = chance / left
+            kind = (min(rank, 2), by, int(BINS * given))
+            guesses.append(Guess(token, state.rates.rate(kind, given), kind))
+            left -= chance
+        return guesses
+
+    def observe(self, state: MergedState, tree: DraftTree, rows: Rows) -> None:
+        """Show the rows to the parts that learn from them."""
+        for part, own in zip(self._parts, state.parts, strict=True):
+            if part.observes:
+                part.observe(own, tree, rows)
+
+    def extend(self, state: MergedState, token: int) -> None:
+        """Note which guesses were right, and tell the parts."""
+        record(state.rates, self.guesses(state, self.here(state)), token)
+        for part, own in zip(self._parts, state.parts, strict=True):
+            part.extend(own, token)
+
+    def settle(self, state: MergedState) -> None:
+        """Settle every part."""
+        for part, own in zip(self._parts, state.parts, strict=True):
+            part.settle(own)
