@@ -10,8 +10,10 @@ import typer
 from outrider.errors import OptionError
 from outrider.registry import DRAFTERS, LOSSY_RULES, PEERS, RULES
 
-DRAFTER_HELP = f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH), merged two or more "
+DRAFTER_HELP = (
+    f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH), merged two or more "
     "others (merged:suffix+recycle, merged:suffix+lm:PATH)."
+)
 PEER_HELP = (
     f"Run another engine on the same prompts: {', '.join(PEERS)}; "
     "llama.cpp takes weights after a colon (llama.cpp:f16). May be given several times."
@@ -109,7 +111,8 @@ def drafter_options(given: list[str] | None) -> dict[str, str]:
     bad = next((text for text in given or () if "=" not in text), None)
     if bad is not None:
         raise OptionError(f"--drafter-option {bad!r} has no value; write NAME=VALUE")
-    return {name.strip().replace("-", "_"): value for name, _, value in (t.partition("=") for t in given or ())}
+    pairs = (text.partition("=") for text in given or ())
+    return {name.strip().replace("-", "_"): value for name, _, value in pairs}
 
 
 def check_names(drafters: list[str], rule: str, guarantee: str | None = None, lossy: bool = False) -> None:

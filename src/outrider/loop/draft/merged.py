@@ -37,7 +37,7 @@ class MergedOptions:
 
 
 class MergedDrafter(GuessingDrafter):
-    """Guesses of several drafters in one tree: shared prefixes once, the budget where survival is likeliest."""
+    """Guesses of several drafters in one tree: shared prefixes once, the likeliest nodes of all."""
 
     takes_model: ClassVar[bool] = False
     takes_parts: ClassVar[bool] = True
