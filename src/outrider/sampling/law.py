@@ -17,6 +17,7 @@ The options of a request act in this order, each on what the ones before it left
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
@@ -134,6 +135,18 @@ class LogitLaws:
         drawn from where `processed`, else of the model's own, before any option.
         """
         return of_law(self[row], token, top) if processed else of_logits(self._logits[row], token, top)
+
+    def best(self, row: int, count: int) -> list[tuple[int, float]]:
+        """Return up to `count` of a row's most likely tokens, the likeliest first, with their probabilities.
+
+        At temperature 1, before any filter, as `confidence`; of equal ones the lowest id first.
+        """
+        logits = self._row(row).to(torch.float32)
+        below = logits[self.mode(row)] - logits
+        near = (below < UNLIKELY).nonzero().flatten()
+        weight = 1.0 / float((-below).exp_().sum())
+        found = sorted(zip(below[near].tolist(), near.tolist(), strict=True))[:count]
+        return [(token, weight * math.exp(-far)) for far, token in found]
 
     def is_dead_end(self, row: int) -> bool:
         """Tell whether the options leave no token that may follow a row, or fail at it.

@@ -7,8 +7,16 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from outrider.loop.draft.base import Rows
+from outrider.loop.draft.rates import Rates
 from outrider.loop.draft.worth import best_count
 from outrider.types import DraftTree
+
+CERTAIN = 0.98
+"""Most that the chances of all guesses at one place sum to."""
+BINS = 12
+"""Bins of estimated chances whose outcomes are told apart."""
+LAST_RANK = 2
+"""Guesses from this rank on share one record."""
 
 
 class Guess(NamedTuple):
@@ -100,7 +108,34 @@ def best_first(
     return DraftTree(tuple(tokens[:count]), tuple(parents[:count]))
 
 
-def record(rates: Any, guesses: Sequence[Guess], token: int) -> None:
+def join(lists: Sequence[Sequence[Guess]], rates: Rates) -> list[Guess]:
+    """Return the guesses of several parts for one place as one list, the likeliest first.
+
+    A token that several parts name takes the highest of their chances, and all chances together are held
+    below 1. That is a first estimate only: what is used is how often guesses of such an estimate, named by
+    the same parts, came true, so that what different parts say is comparable.
+    """
+    named: dict[int, tuple[float, int]] = {}
+    for index, guesses in enumerate(lists):
+        left = 1.0
+        for guess in guesses:
+            chance = left * guess.chance
+            left -= chance
+            other, by = named.get(guess.token, (0.0, 0))
+            named[guess.token] = max(other, chance), by | 1 << index
+    ranked = sorted(named.items(), key=lambda item: -item[1][0])
+    scale = min(1.0, CERTAIN / max(sum(chance for chance, _ in named.values()), CERTAIN))
+    joined, left = [], 1.0
+    for rank, (token, (chance, by)) in enumerate(ranked):
+        chance *= scale
+        given = chance / left
+        kind = (min(rank, LAST_RANK), by, int(BINS * given))
+        joined.append(Guess(token, rates.rate(kind, given), kind))
+        left -= chance
+    return joined
+
+
+def record(rates: Rates, guesses: Sequence[Guess], token: int) -> None:
     """Tell `rates` which of the guesses for a position were tried, now that its token is known."""
     for guess in guesses:
         hit = guess.token == token

@@ -11,14 +11,33 @@ from torch import Tensor
 
 from outrider.cache.base import Cache
 from outrider.errors import OptionError
-from outrider.loop.draft.base import Ask, Rows
-from outrider.loop.draft.options import no_options
+from outrider.loop.draft.base import Ask, Drafter, Rows
+from outrider.loop.draft.lm_tree import ModelTreeDrafter
+from outrider.loop.draft.options import check_range, read_options
+from outrider.loop.draft.shape import parse_shape
 from outrider.loop.draft.worth import worth_a_node, worth_a_pass
 from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.law import LogitLaws
 from outrider.sampling.threads import one_thread
 from outrider.types import DraftTree, Law
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What can be set about the drafter with a model; a value out of its range is an OptionError."""
+
+    width: int = 1
+    """Most nodes that one pass of the draft model continues, and most children of a node (at least 1)."""
+    tree: str = ""
+    """A fixed shape: children of a node level by level (4,2,1), or the parent of every node (-1,-1,0)."""
+
+    def __post_init__(self) -> None:
+        check_range("lm", "width", self.width, 1, 64)
+        if self.tree:
+            parse_shape(self.tree)
+            if self.width != 1:
+                raise OptionError("lm options 'width' and 'tree' exclude each other; leave one out")
 
 
 @dataclass(slots=True)
@@ -44,6 +63,7 @@ class ModelDrafter:
     weighs_costs = True
     observes = False
     takes_model: ClassVar[bool] = True
+    is_part: ClassVar[bool] = True
 
     def __init__(self, model: Target, vocabulary: int, cost: float = 0.0) -> None:
         self._model = model
@@ -51,12 +71,19 @@ class ModelDrafter:
         self._cost = cost
 
     @classmethod
-    def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> ModelDrafter:
-        """Make a drafter of a loaded model whose vocabulary was already compared with the target's."""
+    def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
+        """Make a drafter of a loaded model whose vocabulary was already compared with the target's.
+
+        `options` are the fields of `ModelOptions`; with its defaults it drafts chains.
+        """
         if model is None:
             raise OptionError("the drafter 'lm' needs a model: write lm:PATH")
-        no_options("lm", options)
-        return cls(model.target, target.vocab_size, relative_cost(model.target, target))
+        read = read_options(ModelOptions, "lm", options)
+        cost = relative_cost(model.target, target)
+        if read.width == 1 and not read.tree:
+            return cls(model.target, target.vocab_size, cost)
+        shape = parse_shape(read.tree) if read.tree else ()
+        return ModelTreeDrafter(model.target, target.vocab_size, cost, width=read.width, shape=shape)
 
     def open(self, prompt: Sequence[int]) -> DraftState:
         """Start a cache; the prompt is read with the first draft."""

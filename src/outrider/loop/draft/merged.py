@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from outrider.loop.draft.base import Drafter, Rows
-from outrider.loop.draft.guess import Guess, Guesser, record
+from outrider.loop.draft.guess import Guess, Guesser, join, record
 from outrider.loop.draft.guessing import GuessingDrafter
+from outrider.loop.draft.lm import relative_cost
+from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.options import check_range, read_options
 from outrider.loop.draft.rates import Rates
 from outrider.models.base import LoadedModel, Target
@@ -16,10 +18,6 @@ from outrider.registry import DRAFTERS
 from outrider.types import DraftTree
 
 DEFAULT_PARTS = ("suffix", "recycle")
-CERTAIN = 0.98
-"""Most that the chances of all guesses at one place sum to."""
-BINS = 12
-"""Bins of estimated chances whose outcomes are told apart."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,17 @@ class MergedOptions:
     def __post_init__(self) -> None:
         check_range("merged", "max_nodes", self.max_nodes, 1)
         check_range("merged", "threshold", self.threshold, 0, 1)
+
+
+@dataclass(frozen=True)
+class MergedModelOptions:
+    """What can be set about the merged drafter with a draft model among its parts."""
+
+    width: int = 2
+    """Most nodes that one pass of the draft model continues, and most children it names (1 to 64)."""
+
+    def __post_init__(self) -> None:
+        check_range("merged", "width", self.width, 1, 64)
 
 
 class MergedDrafter(GuessingDrafter):
@@ -51,9 +60,20 @@ class MergedDrafter(GuessingDrafter):
     def merge(
         cls, target: Target, model: LoadedModel | None, parts: Sequence[str], options: dict[str, Any]
     ) -> Drafter:
-        """Make the drafter; `options` are the fields of `MergedOptions`, anything else is an OptionError."""
+        """Make the drafter; `options` are the fields of `MergedOptions`, or of `MergedModelOptions`.
+
+        OptionError for anything else.
+        """
+        kinds = [DRAFTERS.load(part) for part in parts]
+        free = [kind.guesser() for kind in kinds if not kind.takes_model]
+        guessers = free[0] if len(free) == 1 else MergedGuesses(free)
+        if model is not None:
+            width = read_options(MergedModelOptions, "merged", options).width
+            cost = relative_cost(model.target, target)
+            return ModelTreeDrafter(
+                model.target, target.vocab_size, cost, width=width, name="merged", beside=guessers
+            )
         read = read_options(MergedOptions, "merged", options)
-        guessers = MergedGuesses([DRAFTERS.load(part).guesser() for part in parts])
         return cls("merged", guessers, max_nodes=read.max_nodes, threshold=read.threshold)
 
 
@@ -68,10 +88,10 @@ class MergedState:
 class MergedGuesses:
     """Joins guessers: one list of guesses at each place, a token named by several standing there once.
 
-    Each part tells chances by its own record. Together they become: for a token that several name, the
-    chance as if the parts judged independently; for one that others speak against by naming another, less.
-    That is a first estimate only. What is used is how often guesses of the same estimate, named by the same
-    parts, came true in this sequence, so that the chances of the parts are comparable.
+    Each part tells chances by its own record; a token that several name takes the highest, and all chances
+    at one place together are held below 1. That is a first estimate only. What is used is how often guesses
+    of such an estimate, named by the same parts, came true in this sequence, so that what different parts
+    say is comparable.
     """
 
     def __init__(self, parts: Sequence[Guesser]) -> None:
@@ -93,24 +113,8 @@ class MergedGuesses:
 
     def guesses(self, state: MergedState, place: tuple[Any, ...]) -> list[Guess]:
         """Return all parts' guesses, the likeliest first, each given that those before it are wrong."""
-        named: dict[int, tuple[float, int]] = {}
-        for index, (part, own, at) in enumerate(zip(self._parts, state.parts, place, strict=True)):
-            left = 1.0
-            for guess in part.guesses(own, at):
-                chance = left * guess.chance
-                left -= chance
-                other, by = named.get(guess.token, (0.0, 0))
-                named[guess.token] = 1 - (1 - other) * (1 - chance), by | 1 << index
-        ranked = sorted(named.items(), key=lambda item: -item[1][0])
-        scale = min(1.0, CERTAIN / max(sum(chance for chance, _ in named.values()), 1e-9))
-        guesses, left = [], 1.0
-        for rank, (token, (chance, by)) in enumerate(ranked):
-            chance *= scale
-            given = chance / left
-            kind = (min(rank, 2), by, int(BINS * given))
-            guesses.append(Guess(token, state.rates.rate(kind, given), kind))
-            left -= chance
-        return guesses
+        lists = [part.guesses(*at) for part, *at in zip(self._parts, state.parts, place, strict=True)]
+        return join(lists, state.rates)
 
     def observe(self, state: MergedState, tree: DraftTree, rows: Rows) -> None:
         """Show the rows to the parts that learn from them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-PRIOR_WEIGHT = 6.0
+PRIOR_WEIGHT = 12.0
 """How many observations the prior counts for."""
 MEMORY = 0.99
 """What an observation still counts for when the next one of its kind arrives."""

@@ -20,6 +20,8 @@ MARGINS = (0.7, 1.6, 3.2)
 """Margins of the first successor over the second, in log probability, that part sure rows from others."""
 COPIED = 4
 """How sure a row is that holds only what the prompt itself said next."""
+MOST_SHARED = 200_000
+"""Most contexts that are remembered across sequences; those that came first are forgotten first."""
 PRIOR = {
     2: ((0.35, 0.3, 0.2), (0.5, 0.3, 0.2), (0.65, 0.3, 0.2), (0.85, 0.3, 0.2), (0.3, 0.2, 0.2)),
     1: ((0.2, 0.15, 0.1), (0.25, 0.15, 0.1), (0.3, 0.15, 0.1), (0.45, 0.15, 0.1), (0.12, 0.1, 0.1)),
@@ -45,12 +47,15 @@ class RecentSuccessors:
     pass has worked them out (Token Recycling, arXiv 2408.08696). Unlike there, a row is also kept for each
     pair of tokens, which is asked first, and a successor's chance is learned from this sequence, by context,
     rank, and how sure the target was. The prompt's own pairs stand in until the target has said something.
+
+    With `shared`, what was seen in other sequences is asked after the sequence's own, context by context.
     """
 
     observes = True
 
-    def __init__(self, successors: int) -> None:
+    def __init__(self, successors: int, *, shared: bool) -> None:
         self._successors = successors
+        self._shared: dict[Place | int, Row] | None = {} if shared else None
 
     def open(self, prompt: Sequence[int]) -> RecentState:
         """Fill the table with what follows what in the prompt."""
@@ -68,21 +73,23 @@ class RecentSuccessors:
         return place[1], token
 
     def guesses(self, state: RecentState, place: Place) -> list[Guess]:
-        """Return the successors of the pair, then those of its last token alone."""
+        """Return the successors of the pair, then those of its last token alone; a few more than are kept."""
         found: list[Guess] = []
         named: set[int] = set()
         for context, key in ((2, place), (1, place[1])):
-            row = state.table.get(key)
-            if row is None:
-                continue
-            tokens, sure = row
-            for rank, token in enumerate(tokens):
-                if token not in named:
-                    named.add(token)
-                    rank = min(rank, 2)
-                    kind = (context, sure, rank)
-                    found.append(Guess(token, state.rates.rate(kind, PRIOR[context][sure][rank]), kind))
-        return found
+            for foreign, table in enumerate((state.table, self._shared)):
+                row = table.get(key) if table else None
+                if row is None:
+                    continue
+                tokens, sure = row
+                for rank, token in enumerate(tokens):
+                    if token not in named:
+                        named.add(token)
+                        rank = min(rank, 2)
+                        kind = (context, foreign, sure, rank)
+                        chance = state.rates.rate(kind, PRIOR[context][sure][rank])
+                        found.append(Guess(token, chance, kind))
+        return found[: self._successors + 2]
 
     def observe(self, state: RecentState, tree: DraftTree, rows: Rows) -> None:
         """Remember the rows; they enter the table once the record has been brought up to date."""
@@ -104,9 +111,13 @@ class RecentSuccessors:
     def settle(self, state: RecentState) -> None:
         """Take over the rows of the pass: not before its tokens are in, which they would have given away."""
         for place, row in state.seen:
-            state.table[place] = row
-            state.table[place[1]] = row
+            for table in (state.table, self._shared):
+                if table is not None:
+                    table[place] = row
+                    table[place[1]] = row
         state.seen.clear()
+        while self._shared and len(self._shared) > MOST_SHARED:
+            del self._shared[next(iter(self._shared))]
 
     def _copy(self, state: RecentState, token: int) -> None:
         for key in (state.place, state.place[1]):

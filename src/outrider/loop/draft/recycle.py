@@ -23,6 +23,9 @@ class RecycleOptions:
     threshold: float = 0.01
     """Least estimated chance of being kept for a node to be drafted, however little it costs (0 to 1)."""
 
+    shared: bool = True
+    """Also ask what was seen in other sequences. Where False, drafts depend on their sequence alone."""
+
     def __post_init__(self) -> None:
         check_range("recycle", "successors", self.successors, 1)
         check_range("recycle", "max_nodes", self.max_nodes, 1)
@@ -38,11 +41,12 @@ class RecycleDrafter(GuessingDrafter):
     @classmethod
     def guesser(cls) -> Guesser:
         """Return what it guesses with, to share a tree with others."""
-        return RecentSuccessors(RecycleOptions().successors)
+        default = RecycleOptions()
+        return RecentSuccessors(default.successors, shared=default.shared)
 
     @classmethod
     def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> RecycleDrafter:
         """Make the drafter; `options` are the fields of `RecycleOptions`, anything else is an OptionError."""
         read = read_options(RecycleOptions, "recycle", options)
-        guesser = RecentSuccessors(read.successors)
+        guesser = RecentSuccessors(read.successors, shared=read.shared)
         return cls("recycle", guesser, max_nodes=read.max_nodes, threshold=read.threshold)
