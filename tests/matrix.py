@@ -13,11 +13,14 @@ import torch
 
 from conftest import RandomTrees, toy_model
 from outrider.loop.draft.base import Drafter
-from outrider.models.base import LoadedModel
 from outrider.models.toy import ToyTarget
 from outrider.registry import DRAFTERS
 
-ALL_DRAFTERS = [*DRAFTERS, "random trees"]
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lm, width 3": ("lm", {"width": 3}),
+    "lm, tree 3,2,1": ("lm", {"tree": "3,2,1"}),
+}
+ALL_DRAFTERS = [*DRAFTERS, *VARIANTS, "merged with lm", "random trees"]
 EOS = (3,)
 """The end token of the models that settings are tested with."""
 
@@ -92,9 +95,11 @@ def make_drafter(name: str, target: ToyTarget, share: Fraction = Fraction(2, 3))
     """Build a drafter; one that takes a model gets one whose laws are `share` of the target's."""
     if name == "random trees":
         return RandomTrees(3, vocab=target.vocab_size)
+    model = toy_model(ToyTarget(target.vocab_size, seed=9, like=target, share=share))
+    if name == "merged with lm":
+        merged: Drafter = DRAFTERS.load("merged").merge(target, model, ("suffix", "recycle", "lm"), {})
+        return merged
+    name, options = VARIANTS.get(name, (name, {}))
     kind = DRAFTERS.load(name)
-    model: LoadedModel | None = None
-    if kind.takes_model:
-        model = toy_model(ToyTarget(target.vocab_size, seed=9, like=target, share=share))
-    drafter: Drafter = kind.build(target, model, {})
+    drafter: Drafter = kind.build(target, model if kind.takes_model else None, dict(options))
     return drafter

@@ -142,7 +142,7 @@ class Growth:
         if costs:
             most = min(nodes + len(chosen), len(costs) - 1)
             more, time = more + costs[most] - costs[nodes], time + costs[nodes] - 1
-        return bool(gain * time > so_far * more)
+        return more == 0 or bool(gain * time > so_far * more)
 
     def _guesses(self, node: int, laws: LogitLaws, row: int) -> list[Guess]:
         ask, rates, found = self._ask, self._learned.own, []

@@ -74,7 +74,7 @@ class TreeReader:
     def read(self, wants: Sequence[tuple[Held, Branches, Sequence[int]]]) -> list[Tensor]:
         """Return for each sequence the logits [W, V] after its chosen nodes, in their order.
 
-        −1 is the last committed token; it can be chosen in the first pass after a commit only.
+        A node is read once; −1 is the last committed token.
         """
         batch = _Rows()
         kept = []
@@ -132,7 +132,7 @@ class _Rows:
             self.parents.append(row_of[branches.parents[node]])
             self.positions.append(len(held.tokens) - 1 + len(branches.path(node)))
             self.tokens.append(branches.tokens[node])
-        assert last >= 0 or -1 not in chosen
+        assert all(row_of[node] >= first for node in chosen), "a node is read once"
         self.wanted += [row_of[node] for node in chosen]
         self.sequences += [self._count] * (len(self.tokens) - first)
         self._count += 1
