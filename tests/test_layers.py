@@ -37,7 +37,17 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {"loop", "cache", "models.base", "planner", "sampling", "engine"},
     "drafters": {"loop.draft", "models.base", "models.load", "models.compare"},
     "llm": {"drafters", "engine", "loop", "models.base", "models.load", "planner", "sampling"},
-    "bench": {"cache.base", "engine", "llm", "models", "planner", "sampling", "loop.accept", "bench"},
+    "bench": {
+        "cache.base",
+        "engine",
+        "llm",
+        "models",
+        "planner",
+        "sampling",
+        "loop.accept",
+        "loop.draft",
+        "bench",
+    },
     "bench.roofline": {"models", "planner", "native", "bench"},
     "cli": {"drafters", "engine", "llm", "models", "planner", "sampling", "bench", "loop.accept", "cli"},
 }
