@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
         "sampling",
         "loop.accept",
         "loop.draft",
+        "drafters",
         "bench",
     },
     "bench.roofline": {"models", "planner", "native", "bench"},

@@ -8,7 +8,7 @@ from typing import Any
 
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Drafter, DrafterClass, MergingClass
-from outrider.models.base import LoadedModel
+from outrider.models.base import LoadedModel, Target
 from outrider.registry import DRAFTERS
 
 
@@ -84,12 +84,18 @@ def build_drafter(
         check_same_vocabulary(
             target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
         )
-    kind: DrafterClass = DRAFTERS.load(parsed.name)
-    given = dict(options or {})
-    if parsed.parts:
-        merging: MergingClass = DRAFTERS.load(parsed.name)
-        return merging.merge(target.target, model, parsed.parts, given)
-    return kind.build(target.target, model, given)
+    return assemble(parsed, target.target, model, options or {})
+
+
+def assemble(
+    spec: DrafterSpec, target: Target, model: LoadedModel | None, options: Mapping[str, Any]
+) -> Drafter:
+    """Make the drafter of a parsed name, its model already loaded; unknown options are an OptionError."""
+    if spec.parts:
+        merging: MergingClass = DRAFTERS.load(spec.name)
+        return merging.merge(target, model, spec.parts, dict(options))
+    kind: DrafterClass = DRAFTERS.load(spec.name)
+    return kind.build(target, model, dict(options))
 
 
 def _can_share(name: str) -> bool:

@@ -38,12 +38,15 @@ def test_a_rule_of_same_tokens_emits_what_the_slow_reference_emits(drafter: str,
         assert [list(result.token_ids) for result in results] == expected
 
 
+KEPT = ("temperature", "ignore_eos", "stop_token_ids", "max_tokens")
+
+
 @pytest.mark.parametrize("sampling", PREFIXED)
 def test_an_option_changes_the_text(sampling: str) -> None:
     """Otherwise the test above could not tell that it is honoured."""
     target = ToyTarget(VOCAB, seed=1, zeros=0.0)
     options = {"ignore_eos": True, **PREFIXED[sampling]}
-    without = {key: options[key] for key in ("temperature", "ignore_eos", "stop_token_ids") if key in options}
+    without = {key: options[key] for key in KEPT if key in options}
     [*with_it] = run(toy_model(target, EOS), make_drafter("suffix", target), PROMPTS, settings(**options))
     [*free] = run(toy_model(target, EOS), make_drafter("suffix", target), PROMPTS, settings(**without))
     assert [r.token_ids for r in with_it] != [r.token_ids for r in free]
@@ -112,6 +115,19 @@ def test_the_law_of_a_text_is_that_of_the_slow_reference_over_all_outcomes(
     assert set(found) == set(expected)
     for text, mass in found.items():
         assert float(mass) == pytest.approx(expected[text], abs=3e-6)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("rule", ["auto", "rejection"])
+def test_a_draft_model_equal_to_the_target_is_always_right_under_every_option(
+    rule: str, sampling: str
+) -> None:
+    """It draws each guess under the very options of the target, on the guess's own path."""
+    target = ToyTarget(VOCAB, seed=1, zeros=0.0)
+    params = settings(**{**SAMPLINGS[sampling], "ignore_eos": True, "stop_token_ids": ()})
+    made = make_drafter("lm", target, share=Fraction(1))
+    for result in run(toy_model(target, EOS), made, PROMPTS, params, rule=rule, budget=4):
+        assert result.speculation.accepted == result.speculation.drafted > 0
 
 
 class NeverThree(ToyTarget):

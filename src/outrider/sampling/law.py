@@ -84,7 +84,7 @@ class LogitLaws:
         self._logits, self._params = logits, params
         self._processing, self._path = processing, path
         self._processed: dict[int, Tensor] = {}
-        self._modes: list[int] | None = None
+        self._modes: dict[int, int] = {}
         self._laws: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
@@ -104,8 +104,10 @@ class LogitLaws:
         """Return the most likely token of a row, the lowest id among equals."""
         if self._processing is not None:
             return most_likely(self._row(row)[None])[0]
-        if self._modes is None:
-            self._modes = most_likely(self._logits)
+        if row not in self._modes:
+            # A device is asked once for all rows; a CPU looks at those that are wanted.
+            rows = [row] if self._logits.device.type == "cpu" else range(len(self))
+            self._modes.update(zip(rows, most_likely(self._logits[rows[0] : rows[-1] + 1]), strict=True))
         mode = self._modes[row]
         _check(self._logits[row, mode].item())
         return mode
@@ -216,12 +218,18 @@ def _nucleus(weights: Float[Tensor, " V"], top_p: float) -> Float[Tensor, " V"]:
 def _typical(weights: Float[Tensor, " V"], typical_p: float) -> Float[Tensor, " V"]:
     """Keep the tokens of most typical surprise until their share of the total reaches typical_p."""
     ids = weights.nonzero().flatten()
-    heavy = weights[ids].to(torch.float64)
-    share = heavy / heavy.sum()
+    share = weights[ids].to(torch.float64)
+    share /= share.sum()
     surprise = -share.log()
-    distance = (surprise - (share * surprise).sum()).abs_()
-    nearest, order = distance.sort(stable=True)
-    count = int((share[order].cumsum(0) < typical_p).sum())
+    distance = (surprise - (share * surprise).sum()).abs_().to(torch.float32)
+    # As above, only the band of distances in which typical_p is reached needs to be sorted.
+    bands = distance.view(torch.int32) >> 16
+    reached = torch.bincount(bands, weights=share).cumsum(0)
+    band = min(int((reached < typical_p).sum()), len(reached) - 1)
+    missing = typical_p - (reached[band - 1].item() if band else 0.0)
+    inside = (bands == band).nonzero().flatten()
+    nearest, order = distance[inside].sort(stable=True)
+    count = int((share[inside][order].cumsum(0) < missing).sum())
     furthest = nearest[min(count, len(nearest) - 1)]
     return weights.index_fill_(0, ids[distance > furthest], 0.0)
 
