@@ -104,11 +104,7 @@ class LogitLaws:
         """Return the most likely token of a row, the lowest id among equals."""
         if self._processing is not None:
             return most_likely(self._row(row)[None])[0]
-        if row not in self._modes:
-            # A device is asked once for all rows; a CPU looks at those that are wanted.
-            rows = [row] if self._logits.device.type == "cpu" else range(len(self))
-            self._modes.update(zip(rows, most_likely(self._logits[rows[0] : rows[-1] + 1]), strict=True))
-        mode = self._modes[row]
+        mode = self._bare_mode(row)
         _check(self._logits[row, mode].item())
         return mode
 
@@ -119,9 +115,7 @@ class LogitLaws:
         out, and of a row with NaN all.
         """
         logits = self._logits[row].to(torch.float32)
-        if self._modes is None:
-            self._modes = most_likely(self._logits)
-        peak = logits[self._modes[row]]
+        peak = logits[self._bare_mode(row)]
         # Comparing all and sorting a few is several times as fast as topk on a CPU.
         near = (logits > peak - UNLIKELY).nonzero().flatten()
         below = (peak - logits[near]).tolist()
@@ -160,6 +154,13 @@ class LogitLaws:
         except OptionError:
             return True
         return False
+
+    def _bare_mode(self, row: int) -> int:
+        if row not in self._modes:
+            # A device is asked once for all rows; a CPU looks at those that are wanted.
+            rows = [row] if self._logits.device.type == "cpu" else range(len(self))
+            self._modes.update(zip(rows, most_likely(self._logits[rows[0] : rows[-1] + 1]), strict=True))
+        return self._modes[row]
 
     def _row(self, row: int) -> Float[Tensor, " V"]:
         """Return a row's logits after all that its prefix does to them."""

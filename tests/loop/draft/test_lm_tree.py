@@ -131,12 +131,9 @@ def test_top_and_one_are_the_likeliest_and_one_drawn_from_the_rest() -> None:
 @pytest.mark.parametrize(
     ("drafter", "options", "rule"),
     [
-        ("lm:anything", {"width": 2}, "auto"),
         ("lm:anything", {"width": 2}, "recursive"),
         ("lm:anything", {"width": 2}, "optimal"),
-        ("lm:anything", {"tree": "1,1"}, "traversal"),
         ("merged:suffix+lm:anything", {}, "traversal"),
-        ("merged:suffix+recycle", {}, "traversal"),
     ],
 )
 def test_the_loop_keeps_its_promise_in_every_outcome(
