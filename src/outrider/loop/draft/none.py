@@ -17,6 +17,7 @@ class NoDrafter:
     name = "none"
     has_law = False
     weighs_costs = False
+    speculates = False
     takes_model: ClassVar[bool] = False
 
     @classmethod
