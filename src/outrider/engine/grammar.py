@@ -48,6 +48,7 @@ class Grammars:
         made = GrammarConstraint(
             matcher.deep_copy(),
             self._vocab_size,
+            own_end=self._tokens.eos_token,
             ends=ends,
             name=option,
             style=None if style is None else style.deep_copy(),

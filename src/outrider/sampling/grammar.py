@@ -23,9 +23,10 @@ class GrammarConstraint(Constraint):
     """The grammar of one sequence.
 
     `matcher` stands before the first token and becomes this sequence's own. Tokens in `ends` are no text:
-    they may stand where the grammar may end, and nowhere else. `style` is a matcher of the same grammar in
-    the layout that models usually write (it accepts less); while the text keeps to it, what it forces are the
-    guesses of `forced`. A row costs one step of the matcher from the row before it, tens of microseconds.
+    they may stand where the grammar may end, and nowhere else (`own_end` is the matcher's, no token at all).
+    `style` is a matcher of the same grammar in the layout that models usually write (it accepts less); while
+    the text keeps to it, what it forces are the guesses of `forced`. A row costs one step of the matcher from
+    the row before it, tens of microseconds.
 
     Where only one text may follow, the matcher lets it be written in the tokenizer's own tokens only.
     """
@@ -35,6 +36,7 @@ class GrammarConstraint(Constraint):
         matcher: LLMatcher,
         vocab_size: int,
         *,
+        own_end: int,
         ends: Iterable[int] = (),
         name: str = "the grammar",
         style: LLMatcher | None = None,
@@ -42,7 +44,7 @@ class GrammarConstraint(Constraint):
         self.name = name
         self._matcher, self._style = matcher, style
         self._vocab_size = vocab_size
-        self._ends = frozenset(ends)
+        self._own_end, self._ends = own_end, frozenset(ends)
         self._end_ids = torch.tensor(sorted(self._ends), dtype=torch.int64)
         # Paths are tried on a copy: one that fails there does not harm the matcher of the committed text.
         self._scout, self._at = matcher.deep_copy(), list[int]()
@@ -119,6 +121,7 @@ class GrammarConstraint(Constraint):
             return torch.zeros(self._vocab_size, dtype=torch.bool)
         self._check(self._scout)
         mask = torch.from_numpy(np.unpackbits(bits, count=self._vocab_size, bitorder="little")).to(torch.bool)
+        mask[self._own_end : self._own_end + 1] = False
         mask[self._end_ids] = accepting
         return mask
 
