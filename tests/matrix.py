@@ -53,6 +53,7 @@ PREFIXED: dict[str, dict[str, Any]] = {
     "frequency penalty, greedy": {"frequency_penalty": 0.3},
     "frequency reward": {"temperature": 1.0, "frequency_penalty": -0.2},
     "no repeated 4-grams": {"temperature": 1.0, "no_repeat_ngram_size": 4},
+    "no repeated pairs": {"temperature": 1.3, "no_repeat_ngram_size": 2, "max_tokens": 20},
     "no repeated 3-grams, greedy": {"no_repeat_ngram_size": 3},
     "logit bias": {"temperature": 1.0, "logit_bias": {0: 1.5, 2: -2.0}},
     "logit bias, greedy": {"logit_bias": {0: 1.5, 2: -2.0}},

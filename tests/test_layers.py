@@ -36,7 +36,17 @@ ALLOWED: dict[str, set[str]] = {
     "planner": {"models.base", "cache.base", "planner"},
     "engine": {"loop", "cache", "models.base", "planner", "sampling", "engine"},
     "llm": {"engine", "loop", "models.base", "models.load", "models.compare", "planner", "sampling"},
-    "bench": {"cache.base", "engine", "llm", "models", "planner", "sampling", "loop.accept", "bench"},
+    "bench": {
+        "cache.base",
+        "engine",
+        "llm",
+        "models",
+        "planner",
+        "sampling",
+        "loop.accept",
+        "loop.draft",
+        "bench",
+    },
     "bench.roofline": {"models", "planner", "native", "bench"},
     "cli": {"engine", "llm", "models", "planner", "sampling", "bench", "loop.accept", "cli"},
 }

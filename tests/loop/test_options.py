@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
 from fractions import Fraction
 from typing import Any
 
 import pytest
-import torch
 
-import outrider.loop.step as loop
 from conftest import VOCAB, run, toy_model
 from matrix import ALL_DRAFTERS, EOS, PREFIXED, SAMPLINGS, make_drafter
+from outrider.engine.engine import Engine
 from outrider.errors import DeadEndError
-from outrider.loop.accept.enumeration import EnumeratingDraws, Outcome, law_of
+from outrider.loop.accept.enumeration import EnumeratingSource, Outcome, law_of
 from outrider.loop.accept.table import RuleChoice, resolve_rule
 from outrider.models.toy import ToyTarget
 from outrider.registry import RULES
@@ -40,52 +38,32 @@ def test_a_rule_of_same_tokens_emits_what_the_slow_reference_emits(drafter: str,
         assert [list(result.token_ids) for result in results] == expected
 
 
+KEPT = ("temperature", "ignore_eos", "stop_token_ids", "max_tokens")
+
+
 @pytest.mark.parametrize("sampling", PREFIXED)
 def test_an_option_changes_the_text(sampling: str) -> None:
     """Otherwise the test above could not tell that it is honoured."""
     target = ToyTarget(VOCAB, seed=1, zeros=0.0)
     options = {"ignore_eos": True, **PREFIXED[sampling]}
-    without = {key: options[key] for key in ("temperature", "ignore_eos", "stop_token_ids") if key in options}
+    without = {key: options[key] for key in KEPT if key in options}
     [*with_it] = run(toy_model(target, EOS), make_drafter("suffix", target), PROMPTS, settings(**options))
     [*free] = run(toy_model(target, EOS), make_drafter("suffix", target), PROMPTS, settings(**without))
     assert [r.token_ids for r in with_it] != [r.token_ids for r in free]
 
 
-class FloatDraws(EnumeratingDraws):
-    """Enumerates draws from tensors; their floats are taken as the rationals that they are."""
-
-    def accepts(self, probability: Any, node: int) -> bool:
-        return super().accepts(Fraction(min(probability, 1)), node)
-
-    def token(self, law: Any, depth: int) -> int:
-        return super().token(_rational(law), depth)
-
-    def tokens(self, law: Any, count: int, depth: int, node: int) -> list[int]:
-        return super().tokens(_rational(law), count, depth, node)
-
-
-def _rational(law: torch.Tensor) -> list[Fraction]:
-    return [Fraction(p) for p in law.tolist()]
-
-
 def enumerated(
-    target: ToyTarget, drafter: str, rule: str, params: SamplingParams, monkeypatch: pytest.MonkeyPatch
+    target: ToyTarget, drafter: str, rule: str, params: SamplingParams
 ) -> dict[tuple[int, ...], Fraction]:
     """Return the law of the text of a request, over all outcomes of all draws that the loop makes."""
 
     def speculate(outcome: Outcome) -> tuple[int, ...]:
-        def draws(purpose: str) -> Any:
-            def made(rule: Any, seed: int, request: int, base: int) -> FloatDraws:
-                scope: Hashable = None if rule.shares_noise else (base, purpose)
-                return FloatDraws(outcome, scope, base)
-
-            return made
-
-        monkeypatch.setattr(loop, "rule_draws", draws("rule"))
-        monkeypatch.setattr(loop, "draft_draws", draws("draft"))
         made = make_drafter(drafter, target, share=Fraction(1, 2))
-        [result] = run(toy_model(target, (2,)), made, [[1, 0, 1]], params, rule=rule, budget=2)
-        return result.token_ids
+        driver = Engine(toy_model(target, (2,)), made, drafter_name=drafter, rule=rule, budget=2)
+        request = driver.submit([1, 0, 1], params, draws=EnumeratingSource(outcome))
+        while request.result is None:
+            driver.step()
+        return request.result.token_ids
 
     return law_of(speculate)
 
@@ -130,12 +108,12 @@ CASES = [
 @pytest.mark.parametrize(("drafter", "sampling", "length"), CASES)
 @pytest.mark.parametrize("rule", KEEPING_LAWS)
 def test_the_law_of_a_text_is_that_of_the_slow_reference_over_all_outcomes(
-    rule: str, drafter: str, sampling: str, length: int, monkeypatch: pytest.MonkeyPatch
+    rule: str, drafter: str, sampling: str, length: int
 ) -> None:
     target = ToyTarget(3, seed=3, order=1, zeros=0.0)
     params = settings(**{"ignore_eos": True, **SMALL[sampling], "max_tokens": length})
     assert resolve_rule(RuleChoice(rule), params, has_law=True, branches=True).samples
-    found = enumerated(target, drafter, rule, params, monkeypatch)
+    found = enumerated(target, drafter, rule, params)
     expected = expected_law(target, params)
     assert set(found) == set(expected)
     for text, mass in found.items():

@@ -205,6 +205,31 @@ def test_a_list_of_texts_that_runs_past_the_end_is_damage(count: int, length: in
         load_model(path)
 
 
+def test_a_tensor_that_begins_between_the_boundaries_of_the_file_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    header = b"GGUF" + struct.pack("<IQQQcIQIQ", 3, 1, 0, 1, b"t", 1, 4, 0, 36)
+    path.write_bytes(header + bytes(200))
+    with pytest.raises(LoadError, match=r"'t' begins at byte 36 .* multiple of the file's alignment of 32"):
+        GGUFFile(path)
+    path.write_bytes(header[:-8] + struct.pack("<Q", 32) + bytes(200))
+    assert GGUFFile(path).tensors["t"].shape == (4,)
+
+
+@pytest.mark.parametrize("kind", ["Q4_1", "Q4_K", "Q6_K"])
+def test_blocks_of_garbage_are_read_without_a_word_on_stderr(kind: str, tmp_path: Path) -> None:
+    path, chance = tmp_path / "model.gguf", np.random.default_rng(0)
+    writer = GGUFWriter(path, "llama")
+    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    raw = chance.integers(0, 256, (64, 4 * size), np.uint8)
+    raw[::2] |= 0x7C  # scales that are infinite or no numbers
+    writer.add_tensor("t", raw, raw_dtype=gguf.GGMLQuantizationType[kind])
+    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file()
+    writer.close()
+    values = GGUFFile(path).tensor("t")  # warnings are errors here
+    assert values.shape == (64, 4 * block)
+    assert not values.isfinite().all()
+
+
 def test_other_versions_are_refused(small_file: Path) -> None:
     data = small_file.read_bytes()
     small_file.write_bytes(data[:4] + (1).to_bytes(4, "little") + data[8:])

@@ -86,7 +86,7 @@ def test_the_environment_says_what_auto_means(monkeypatch: pytest.MonkeyPatch) -
 def test_an_instruction_set_can_be_named_and_a_wrong_name_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("OUTRIDER_ISA", "portable")
+    monkeypatch.setenv("OUTRIDER_ISA", "Portable")
     decoder, _ = choose("native")
     assert decoder.kernel == "native fp32 portable"  # type: ignore[attr-defined]
     monkeypatch.setenv("OUTRIDER_ISA", "avx1024")

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.errors import OptionError
+from outrider.cache.kv import KvCache
+from outrider.errors import CapabilityError, OptionError
 from outrider.loop.verify.pack import Part, pack
 from outrider.models.base import Batch
 from outrider.native import _core
@@ -139,6 +140,8 @@ def test_caches_that_do_not_belong_are_refused(model: NativeDecoder, caches: lis
             model.forward(GOOD, [caches[0], caches[0]])
         with pytest.raises(ValueError, match="out of order"):
             model.forward(GOOD, caches[:1])
+        with pytest.raises(CapabilityError, match="new_cache"):
+            model.forward(GOOD, [caches[0], KvCache(2, 2, 16, torch.device("cpu"))])
 
     stays_as_it_was(model, caches, attempt)
     model.forward(GOOD, [*caches, model.new_cache()])  # one that no row asks for is let be

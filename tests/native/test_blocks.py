@@ -118,6 +118,13 @@ def test_a_type_without_a_kernel_names_the_tensor_itself_and_the_way_out(
     assert load_model(path, device="cpu", implementation="native").details["weights"] == "fp16"  # auto
 
 
+def test_a_type_that_nothing_reads_is_not_sent_to_fp16(file_of: Callable[..., Path]) -> None:
+    path = file_of("Q4_K", lambda name: "Q8_K" if name == "model.layers.1.mlp.up_proj.weight" else "Q4_K")
+    for weights in ("file", "fp16"):
+        with pytest.raises(UnsupportedModelError, match=r"type Q8_K, which cannot be read; use a file with"):
+            load_model(path, weights=weights, device="cpu", implementation="native")
+
+
 @pytest.mark.parametrize("kind", ["Q4_1", "Q6_K"])
 def test_auto_takes_blocks_as_they_are_and_everything_else_in_fp16(
     kind: str, file_of: Callable[..., Path]

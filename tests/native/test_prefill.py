@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -130,6 +131,42 @@ def test_sequences_of_one_pass_get_the_logits_they_get_alone() -> None:
     logits = target.forward(pack(parts), caches)
     for row, length in zip(logits, lengths, strict=True):
         assert torch.equal(row, alone("fp16")[length - 1]), length
+
+
+@pytest.mark.parametrize("weights", ["fp16", "int8"])
+def test_which_rows_are_wanted_changes_nothing_but_what_is_returned(weights: str) -> None:
+    """After the last layer's keys and values only wanted rows go on, wherever they stand in the batch."""
+    target, every = decoder(weights), chain(TEXT, 0)
+    last = target.config.layers - 1
+    states = target.run(every, [target.new_cache()], captured=(last,)).hidden
+    following = read(target, [LENGTH, 1], [*TEXT, 5])[0][-1]
+    for count in (0, 1, 2, 20, 40, 200, LENGTH - 1):
+        chance = random.Random(count)
+        wanted = chance.sample(range(LENGTH), count) + chance.choices(range(LENGTH), k=min(count, 3))
+        batch, cache = replace(every, wanted=tuple(wanted)), target.new_cache()
+        assert torch.equal(target.forward(batch, [cache]), alone(weights)[wanted]), count
+        cache.keep(range(LENGTH))
+        assert torch.equal(target.forward(chain([5], LENGTH), [cache])[0], following), count
+        result = target.run(batch, [target.new_cache()], captured=(last,))
+        assert torch.equal(result.logits, alone(weights)[wanted]), count
+        assert torch.equal(result.hidden, states), count
+
+
+@pytest.mark.parametrize("nodes", [5, 40])
+def test_it_does_so_for_trees_beside_prompts(nodes: int) -> None:
+    chance, target = random.Random(nodes), decoder("fp16")
+    tree = DraftTree(tuple(range(nodes)), tuple(chance.randrange(-1, node) for node in range(nodes)))
+    caches = [target.new_cache() for _ in range(3)]
+    parts = [
+        Part(0, TEXT[:90], DraftTree(), True),
+        Part(0, TEXT[:3], tree, True),
+        Part(0, TEXT[:300], tree, True),
+    ]
+    batch = pack(parts)
+    every = target.forward(replace(batch, wanted=tuple(range(len(batch)))), caches)
+    for count in (1, 4, len(batch) // 2):
+        wanted = chance.sample(range(len(batch)), count)
+        assert torch.equal(target.forward(replace(batch, wanted=tuple(wanted)), caches), every[wanted])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

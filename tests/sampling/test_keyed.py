@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from outrider.sampling import keyed
-from outrider.sampling.keyed import SharedDraws, StepDraws, arrivals, draft_draws, race, rule_draws
+from outrider.sampling.keyed import KeyedSource, SharedDraws, StepDraws, arrivals, race
 from outrider.sampling.noise import Purpose
 
 SIGNIFICANCE = 1e-4
@@ -102,12 +102,12 @@ def independent(first: list[int], second: list[int], size: int = 4) -> bool:
 def test_no_two_steps_purposes_depths_or_requests_share_a_draw(kind: str) -> None:
     """Tokens drafted in an earlier step for the same position must tell nothing about this step's tokens."""
     p = torch.full((4,), 0.25)
-    first = [draft_draws(OWN, seed, 0, 20).token(p, 1) for seed in range(3000)]
+    first = [KeyedSource(seed, 0).for_draft(OWN, 20).token(p, 1) for seed in range(3000)]
     others = {
-        "purpose": lambda seed: rule_draws(OWN, seed, 0, 20).token(p, 1),
-        "step": lambda seed: draft_draws(OWN, seed, 0, 21).token(p, 0),
-        "depth": lambda seed: draft_draws(OWN, seed, 0, 20).token(p, 2),
-        "request": lambda seed: draft_draws(OWN, seed, 1, 20).token(p, 1),
+        "purpose": lambda seed: KeyedSource(seed, 0).for_rule(OWN, 20).token(p, 1),
+        "step": lambda seed: KeyedSource(seed, 0).for_draft(OWN, 21).token(p, 0),
+        "depth": lambda seed: KeyedSource(seed, 0).for_draft(OWN, 20).token(p, 2),
+        "request": lambda seed: KeyedSource(seed, 1).for_draft(OWN, 20).token(p, 1),
     }
     assert independent(first, [others[kind](seed) for seed in range(3000)])
     assert not independent(first, first)
@@ -115,22 +115,24 @@ def test_no_two_steps_purposes_depths_or_requests_share_a_draw(kind: str) -> Non
 
 def test_acceptance_tells_nothing_about_the_tokens_of_the_same_step() -> None:
     p = torch.full((4,), 0.25)
-    accepted = [int(rule_draws(OWN, seed, 0, 9).accepts(0.5, 0)) for seed in range(3000)]
-    for draws in (rule_draws, draft_draws):
-        assert independent(accepted, [draws(OWN, seed, 0, 9).token(p, 0) for seed in range(3000)])
+    accepted = [int(KeyedSource(seed, 0).for_rule(OWN, 9).accepts(0.5, 0)) for seed in range(3000)]
+    for draws in (KeyedSource.for_rule, KeyedSource.for_draft):
+        assert independent(
+            accepted, [draws(KeyedSource(seed, 0), OWN, 9).token(p, 0) for seed in range(3000)]
+        )
 
 
 def test_a_rule_that_shares_noise_and_its_drafter_draw_the_same_token_from_the_same_law() -> None:
     for seed, depth in itertools.product(range(20), range(3)):
-        drafted = draft_draws(SHARING, seed, 0, 5).token(LAW, depth)
-        assert drafted == rule_draws(SHARING, seed, 0, 5).token(LAW, depth)
-        assert drafted == rule_draws(SHARING, seed, 0, 5 + depth).token(LAW, 0)
+        drafted = KeyedSource(seed, 0).for_draft(SHARING, 5).token(LAW, depth)
+        assert drafted == KeyedSource(seed, 0).for_rule(SHARING, 5).token(LAW, depth)
+        assert drafted == KeyedSource(seed, 0).for_rule(SHARING, 5 + depth).token(LAW, 0)
 
 
 @pytest.mark.parametrize("kind", [SHARING, OWN], ids=["shared", "own"])
 def test_siblings_follow_the_law_of_draws_without_replacement(kind: SimpleNamespace) -> None:
     p = torch.tensor([0.5, 0.3, 0.2, 0.0])
-    pairs = [draft_draws(kind, seed, 0, 3).tokens(p, 2, 1, 0) for seed in range(6000)]
+    pairs = [KeyedSource(seed, 0).for_draft(kind, 3).tokens(p, 2, 1, 0) for seed in range(6000)]
     joint = torch.zeros(4, 4)
     for first, second in itertools.permutations(range(3), 2):
         joint[first, second] = p[first] * p[second] / (1 - p[first])
@@ -139,17 +141,17 @@ def test_siblings_follow_the_law_of_draws_without_replacement(kind: SimpleNamesp
 
 def test_the_first_sibling_of_shared_noise_is_the_token_of_the_position_at_any_node() -> None:
     for seed in range(50):
-        draws = draft_draws(SHARING, seed, 0, 9)
+        draws = KeyedSource(seed, 0).for_draft(SHARING, 9)
         siblings = draws.tokens(LAW, 3, 2, 0)
-        assert siblings[0] == rule_draws(SHARING, seed, 0, 11).token(LAW, 0)
+        assert siblings[0] == KeyedSource(seed, 0).for_rule(SHARING, 11).token(LAW, 0)
         assert siblings == draws.tokens(LAW, 3, 2, 5) == draws.tokens(LAW, 4, 2, 0)[:3]
 
 
 def test_nodes_at_one_depth_share_no_draw_where_noise_is_not_shared() -> None:
     p = torch.full((4,), 0.25)
-    first = [draft_draws(OWN, seed, 0, 20).tokens(p, 1, 1, 0)[0] for seed in range(3000)]
-    others = [draft_draws(OWN, seed, 0, 20).tokens(p, 1, 1, 1)[0] for seed in range(3000)]
-    alone = [draft_draws(OWN, seed, 0, 20).token(p, 1) for seed in range(3000)]
+    first = [KeyedSource(seed, 0).for_draft(OWN, 20).tokens(p, 1, 1, 0)[0] for seed in range(3000)]
+    others = [KeyedSource(seed, 0).for_draft(OWN, 20).tokens(p, 1, 1, 1)[0] for seed in range(3000)]
+    alone = [KeyedSource(seed, 0).for_draft(OWN, 20).token(p, 1) for seed in range(3000)]
     assert independent(first, others)
     assert independent(first, alone)
 

@@ -31,6 +31,16 @@ def reference(logits: list[float], params: SamplingParams) -> list[float]:
             kept.add(token)
         weights = [w if token in kept else 0.0 for token, w in enumerate(weights)]
     weights = [w if w >= params.min_p * max(weights) else 0.0 for w in weights]
+    if params.typical_p < 1:
+        share = {token: w / sum(weights) for token, w in enumerate(weights) if w}
+        entropy = -sum(p * math.log(p) for p in share.values())
+        mass, kept = 0.0, set()
+        for token in sorted(share, key=lambda token: abs(-math.log(share[token]) - entropy)):
+            if mass >= params.typical_p:
+                break
+            mass += share[token]
+            kept.add(token)
+        weights = [w if token in kept else 0.0 for token, w in enumerate(weights)]
     return [w / sum(weights) for w in weights]
 
 
@@ -44,6 +54,8 @@ SETTINGS = [
     SamplingParams(temperature=1.0, top_k=1),
     SamplingParams(temperature=1.0, top_p=1e-6),
     SamplingParams(temperature=1.0, min_p=1.0),
+    SamplingParams(temperature=1.0, typical_p=0.4),
+    SamplingParams(temperature=1.5, top_p=0.9, min_p=0.02, typical_p=0.97),
 ]
 
 

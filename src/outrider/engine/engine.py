@@ -23,6 +23,8 @@ from outrider.loop.verify.pack import LOGPROB_ROWS, PROMPT_ROWS
 from outrider.models.base import LoadedModel
 from outrider.planner.latency import Latency
 from outrider.sampling.constraint import Constraint
+from outrider.sampling.draws import DrawSource
+from outrider.sampling.keyed import KeyedSource
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import processing_of
 
@@ -87,8 +89,11 @@ class Engine:
         *,
         sample: int | None = None,
         constraint: Constraint | None = None,
+        draws: DrawSource | None = None,
     ) -> Request:
         """Take a request for one sample; `constraint` is its own and masks what may follow.
+
+        Random decisions come from the seed, or from `draws` where given.
 
         `sample` tells apart samples of one prompt and seed: each has noise of its own. `submit_samples` in
         `outrider.engine.samples` takes all those that `n` and `best_of` ask for; without `sample`, more than
@@ -128,11 +133,13 @@ class Engine:
             constraint=constraint or grammar,
         )
         is_over = None if processing is None else processing.is_over
+        seed = secrets.randbits(64) if params.seed is None else params.seed
         sequence = Sequence(
             tokens=tokens,
             prompt_length=len(prompt),
             params=params,
-            seed=secrets.randbits(64) if params.seed is None else params.seed,
+            seed=seed,
+            draws=KeyedSource(seed, sample or 0) if draws is None else draws,
             rule=rule,
             cache=cache,
             draft_state=self._drafter.open(prompt),

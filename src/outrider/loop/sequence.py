@@ -10,6 +10,7 @@ from outrider.errors import OutriderError
 from outrider.loop.accept.base import Rule
 from outrider.loop.commit.record import Record
 from outrider.loop.commit.stops import Stops
+from outrider.sampling.draws import DrawSource
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
 from outrider.types import Committed
@@ -27,6 +28,8 @@ class Sequence:
     prompt_length: int
     params: SamplingParams
     seed: int
+    draws: DrawSource
+    """Where its random decisions come from."""
     rule: Rule
     cache: Cache
     draft_state: Any

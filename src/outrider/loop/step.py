@@ -14,7 +14,6 @@ from outrider.loop.draft.constrained import begin_with, cut
 from outrider.loop.sequence import Sequence
 from outrider.loop.verify.score import score
 from outrider.models.base import Target
-from outrider.sampling.keyed import draft_draws, rule_draws
 from outrider.sampling.threads import one_thread
 from outrider.types import Committed, DraftTree
 
@@ -36,7 +35,7 @@ def step(
             sequence.cache.keep(range(sequence.prompt_rows))
             committed.append(Committed((), 0))
             continue
-        draws = rule_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens))
+        draws = sequence.draws.for_rule(sequence.rule, len(sequence.tokens))
         try:
             with one_thread():
                 verdict = sequence.rule.decide(result, draws)
@@ -72,7 +71,7 @@ def draft(
                     branch=target.can_branch and sequence.rule.serves_trees,
                     params=sequence.params,
                     processing=sequence.processing,
-                    draws=draft_draws(sequence.rule, sequence.seed, sequence.request, len(sequence.tokens)),
+                    draws=sequence.draws.for_draft(sequence.rule, len(sequence.tokens)),
                     costs=costs[: nodes + 1],
                     siblings=sequence.rule.siblings,
                     wants_laws=sequence.rule.reads_laws,

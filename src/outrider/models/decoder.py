@@ -11,7 +11,7 @@ from torch import Tensor
 
 from outrider.cache.base import Cache
 from outrider.cache.kv import KvCache
-from outrider.errors import LoadError, OptionError, UnknownNameError
+from outrider.errors import CapabilityError, LoadError, OptionError, UnknownNameError
 from outrider.models.attention import Attention, spans, stable_queries
 from outrider.models.base import Batch, PassOutput
 from outrider.models.config import DecoderConfig
@@ -120,7 +120,8 @@ class Decoder:
         """
         every = chosen_layers(layers, captured, self.config.layers)
         own = [cache for cache in caches if isinstance(cache, KvCache)]
-        assert len(own) == len(caches), "caches come from new_cache"
+        if len(own) != len(caches):
+            raise CapabilityError("a pass takes the caches that its own model's new_cache() returns")
         layout = spans(batch, own, self.device)
         attention = Attention(layout, self._groups, self._min_queries)
         positions = torch.tensor(batch.positions, device=self.device)

@@ -87,7 +87,8 @@ class GGUFFile:
         entry = self.tensors[name]
         raw, kind = self.raw(name)
         try:
-            values = dequantize(raw.reshape(*entry.shape[:-1], -1), GGMLQuantizationType[kind])
+            with np.errstate(over="ignore", invalid="ignore"):  # blocks of a damaged file
+                values = dequantize(raw.reshape(*entry.shape[:-1], -1), GGMLQuantizationType[kind])
         except NotImplementedError as error:
             raise UnsupportedModelError(
                 f"{self.path}: tensor {name!r} has the type {kind}, which cannot be read; "
@@ -130,6 +131,11 @@ class GGUFFile:
                     f"{self.path}: tensor {name!r} has the ggml type {kind}, which the installed gguf "
                     "package does not know; update it with: pip install -U gguf"
                 ) from error
+            if offset % alignment:
+                raise LoadError(
+                    f"{self.path}: tensor {name!r} begins at byte {offset} of the data, which is no multiple "
+                    f"of the file's alignment of {alignment}; download it again"
+                )
             count = math.prod(shape)
             if not shape or count == 0 or shape[-1] % block:
                 raise LoadError(

@@ -56,7 +56,7 @@ def build_decoder(
         return Decoder(config, source, weights=choice.weights, device=choice.device), said
     from outrider.native.decoder import NativeDecoder
 
-    isa = os.environ.get(ISA_VARIABLE) or None
+    isa = os.environ.get(ISA_VARIABLE, "").lower() or None
     try:
         return NativeDecoder(config, source, weights=choice.weights, isa=isa), []
     except ValueError as error:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from outrider.cache.base import Cache
+from outrider.errors import CapabilityError
 from outrider.models.base import Batch, PassOutput
 from outrider.models.config import DecoderConfig
 from outrider.models.decoder import check_weights, chosen_layers
@@ -89,7 +90,7 @@ class NativeDecoder:
         """Run one pass over `batch`; return float32 logits [W, V].
 
         ValueError for a batch that is malformed or does not fit, `Cancelled` where `cancel` stopped the pass;
-        nothing is pending in the caches then.
+        nothing is pending in the caches then. CapabilityError for a cache of another pass.
         """
         return self.run(batch, caches).logits
 
@@ -106,7 +107,8 @@ class NativeDecoder:
         A layer that is left out writes no keys and values, so a cache belongs to one choice of layers.
         """
         own = [cache.core for cache in caches if isinstance(cache, NativeCache)]
-        assert len(own) == len(caches), "caches come from new_cache"
+        if len(own) != len(caches):
+            raise CapabilityError("a pass takes the caches that its own model's new_cache() returns")
         every = chosen_layers(layers, captured, self.config.layers)
         logits = np.empty((len(batch.wanted), self.vocab_size), np.float32)
         hidden = np.empty((len(captured), len(batch), self.config.hidden_size), np.float32)

@@ -93,6 +93,7 @@ class Packer:
         if blocks.kind in FLOATS:
             return self._pack(name, FLOATS[blocks.kind])
         if blocks.kind not in BLOCKS:
+            self.source.get(name)  # a type that nothing reads is an error that says so
             raise UnsupportedModelError(
                 f"{self.source.description}: tensor {name!r} has the type {blocks.kind}, for which there is "
                 f"no kernel; weights 'file' takes {', '.join([*FLOATS, *BLOCKS])}; use weights fp16 instead"

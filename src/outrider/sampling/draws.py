@@ -34,3 +34,24 @@ class Draws(Protocol):
         `token(law, depth)`; else every node has noise of its own.
         """
         ...
+
+
+class SharesNoise(Protocol):
+    """The part of an acceptance rule that decides which draws it is given."""
+
+    @property
+    def shares_noise(self) -> bool:
+        """True when a drafter must draw with the noise that later draws the target's token."""
+        ...
+
+
+class DrawSource(Protocol):
+    """Where all draws of one sequence come from; a step begins with `base` committed tokens."""
+
+    def for_rule(self, rule: SharesNoise, base: int) -> Draws:
+        """Return what `rule` draws from in a step."""
+        ...
+
+    def for_draft(self, rule: SharesNoise, base: int) -> Draws:
+        """Return what a drafter draws from under `rule`: its very noise, or noise independent of it."""
+        ...

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
-from outrider.sampling.draws import Draws
+from outrider.sampling.draws import Draws, SharesNoise
 from outrider.sampling.noise import Purpose, exponentials, key, uniform
 from outrider.types import Law, Number
-
-
-class SharesNoise(Protocol):
-    """The part of an acceptance rule that decides which draws it is given."""
-
-    @property
-    def shares_noise(self) -> bool:
-        """True when a drafter must draw with the noise that later draws the target's token."""
-        ...
 
 
 class SharedDraws:
@@ -68,18 +57,23 @@ class StepDraws:
         return arrivals(law, key(self._seed, self._request, self._base, self._purpose, depth, node), count)
 
 
-def rule_draws(rule: SharesNoise, seed: int, request: int, base: int) -> Draws:
-    """Return what `rule` draws from in the step that begins with `base` committed tokens."""
-    if rule.shares_noise:
-        return SharedDraws(seed, request, base)
-    return StepDraws(seed, request, base, Purpose.RESIDUAL)
+class KeyedSource:
+    """Draws keyed by a request's seed and number; implements `outrider.sampling.draws.DrawSource`."""
 
+    def __init__(self, seed: int, request: int) -> None:
+        self._seed, self._request = seed, request
 
-def draft_draws(rule: SharesNoise, seed: int, request: int, base: int) -> Draws:
-    """Return what a drafter draws from under `rule`: its very noise, or noise independent of it."""
-    if rule.shares_noise:
-        return SharedDraws(seed, request, base)
-    return StepDraws(seed, request, base, Purpose.DRAFT)
+    def for_rule(self, rule: SharesNoise, base: int) -> Draws:
+        """Return what `rule` draws from in the step that begins with `base` committed tokens."""
+        if rule.shares_noise:
+            return SharedDraws(self._seed, self._request, base)
+        return StepDraws(self._seed, self._request, base, Purpose.RESIDUAL)
+
+    def for_draft(self, rule: SharesNoise, base: int) -> Draws:
+        """Return what a drafter draws from under `rule`: its very noise, or noise independent of it."""
+        if rule.shares_noise:
+            return SharedDraws(self._seed, self._request, base)
+        return StepDraws(self._seed, self._request, base, Purpose.DRAFT)
 
 
 def race(law: Law, key: int) -> int:

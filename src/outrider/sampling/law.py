@@ -188,12 +188,18 @@ def _nucleus(weights: Float[Tensor, " V"], top_p: float) -> Float[Tensor, " V"]:
 def _typical(weights: Float[Tensor, " V"], typical_p: float) -> Float[Tensor, " V"]:
     """Keep the tokens of most typical surprise until their share of the total reaches typical_p."""
     ids = weights.nonzero().flatten()
-    heavy = weights[ids].to(torch.float64)
-    share = heavy / heavy.sum()
+    share = weights[ids].to(torch.float64)
+    share /= share.sum()
     surprise = -share.log()
-    distance = (surprise - (share * surprise).sum()).abs_()
-    nearest, order = distance.sort(stable=True)
-    count = int((share[order].cumsum(0) < typical_p).sum())
+    distance = (surprise - (share * surprise).sum()).abs_().to(torch.float32)
+    # As above, only the band of distances in which typical_p is reached needs to be sorted.
+    bands = distance.view(torch.int32) >> 16
+    reached = torch.bincount(bands, weights=share).cumsum(0)
+    band = min(int((reached < typical_p).sum()), len(reached) - 1)
+    missing = typical_p - (reached[band - 1].item() if band else 0.0)
+    inside = (bands == band).nonzero().flatten()
+    nearest, order = distance[inside].sort(stable=True)
+    count = int((share[inside][order].cumsum(0) < missing).sum())
     furthest = nearest[min(count, len(nearest) - 1)]
     return weights.index_fill_(0, ids[distance > furthest], 0.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -99,22 +100,28 @@ class Processing:
         """Return how many tokens of a drafted path, from its first, the constraint allows."""
         if self._constraint is None:
             return len(path)
-        self._catch_up()
-        return self._constraint.accepts(path)
+        with suppress(OptionError):  # raised again where the text comes there
+            self._catch_up()
+            return self._constraint.accepts(path)
+        return 0
 
     def is_over(self, path: Sequence[int]) -> bool:
         """Tell whether the constraint ends the text after a drafted path: nothing may follow but its end."""
         if self._constraint is None or not path or self._emitted(path) < self._params.min_tokens:
             return False
-        self._catch_up()
-        return self._constraint.is_over(path)
+        with suppress(OptionError):
+            self._catch_up()
+            return self._constraint.is_over(path)
+        return False
 
     def forced(self, limit: int) -> list[int]:
         """Return at most `limit` tokens that the constraint leaves little choice about, as guesses."""
         if self._constraint is None:
             return []
-        self._catch_up()
-        return self._constraint.forced(limit)
+        with suppress(OptionError):
+            self._catch_up()
+            return self._constraint.forced(limit)
+        return []
 
     def _emitted(self, path: Sequence[int]) -> int:
         return len(self._tokens) - self._prompt_length + len(path)

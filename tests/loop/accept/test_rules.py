@@ -23,7 +23,7 @@ from outrider.loop.accept.rejection import Rejection
 from outrider.loop.accept.table import RuleChoice, resolve_rule
 from outrider.loop.accept.traversal import Traversal
 from outrider.registry import LOSSY_RULES, RULES
-from outrider.sampling.keyed import SharedDraws, draft_draws, rule_draws
+from outrider.sampling.keyed import KeyedSource, SharedDraws
 from outrider.sampling.law import LogitLaws, law
 from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree, Guarantee, Law, Number, Scored, Verdict
@@ -97,14 +97,14 @@ def resolved(name: str, temperature: float, *, has_law: bool = True, branches: b
 @pytest.mark.parametrize("name", RULES)
 def test_an_empty_draft_is_plain_decoding(name: str) -> None:
     rule = resolved(name, 0)
-    verdict = rule.decide(Scored(DraftTree(), rows_with_modes(2)), rule_draws(rule, 0, 0, 5))
+    verdict = rule.decide(Scored(DraftTree(), rows_with_modes(2)), KeyedSource(0, 0).for_rule(rule, 5))
     assert verdict == Verdict((), 2)
 
 
 def test_rejection_at_temperature_zero_keeps_what_greedy_keeps() -> None:
     for tokens in ((1, 2, 3), (1, 2, 0), (0, 2, 3)):
         scored = Scored(DraftTree.chain(tokens), rows_with_modes(1, 2, 3, 0))
-        draws = rule_draws(Rejection(), 0, 0, 5)
+        draws = KeyedSource(0, 0).for_rule(Rejection(), 5)
         assert Rejection().decide(scored, draws) == Greedy().decide(scored, draws)
 
 
@@ -222,7 +222,7 @@ def test_laws_are_left_as_they_were_by_every_rule() -> None:
             copy = replace(tree, laws=tuple(law and kept[id(law)] for law in tree.laws or ()))
             p = [tensors(law) for law in exact]
             before = [law.clone() for law in (*p, *kept.values())]
-            rule.decide(Scored(copy, GivenLaws(p)), rule_draws(rule, chance.randrange(99), 0, 0))
+            rule.decide(Scored(copy, GivenLaws(p)), KeyedSource(chance.randrange(99), 0).for_rule(rule, 0))
             assert all(map(torch.equal, before, (*p, *kept.values())))
 
 
@@ -245,7 +245,7 @@ def test_the_coupled_text_is_the_plain_text_whatever_is_drafted() -> None:
         while len(text) < 60:
             tree = DraftTree()
             path = text
-            draws = draft_draws(Coupled(), 5, 2, len(text))
+            draws = KeyedSource(5, 2).for_draft(Coupled(), len(text))
             for depth in range(chance.randrange(5)):
                 noise = blur * torch.randn(12, generator=torch.Generator().manual_seed(depth))
                 guess = draws.token(law(logits(path) + noise, params), depth)
@@ -257,7 +257,7 @@ def test_the_coupled_text_is_the_plain_text_whatever_is_drafted() -> None:
             for token, parent in zip(tree.tokens, tree.parents, strict=True):
                 texts.append((*texts[parent + 1], token))
             laws = LogitLaws(torch.stack([logits(t) for t in texts]), params)
-            verdict = Coupled().decide(Scored(tree, laws), rule_draws(Coupled(), 5, 2, len(text)))
+            verdict = Coupled().decide(Scored(tree, laws), KeyedSource(5, 2).for_rule(Coupled(), len(text)))
             kept += len(verdict.path)
             text += (*(tree.tokens[node] for node in verdict.path), verdict.token)
         assert text[:60] == plain

@@ -13,7 +13,7 @@ from scipy import stats
 from outrider.loop.accept.coupled import Coupled
 from outrider.loop.accept.rejection import Rejection
 from outrider.models.toy import ToyTarget
-from outrider.sampling.keyed import draft_draws, rule_draws
+from outrider.sampling.keyed import KeyedSource
 from outrider.sampling.law import LogitLaws, law
 from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree, Scored
@@ -31,7 +31,7 @@ def logits(model: ToyTarget, text: tuple[int, ...]) -> torch.Tensor:
 def speculate(rule: Any, seed: int, horizon: int, *, with_law: bool) -> tuple[int, ...]:
     text = PROMPT
     while len(text) < len(PROMPT) + horizon:
-        drafting = draft_draws(rule, seed, 0, len(text))
+        drafting = KeyedSource(seed, 0).for_draft(rule, len(text))
         tokens: list[int] = []
         laws = []
         for depth in range(2):
@@ -40,7 +40,7 @@ def speculate(rule: Any, seed: int, horizon: int, *, with_law: bool) -> tuple[in
             tokens.append(drafting.token(q, depth) if with_law else int(q.argmax()))
         tree = DraftTree.chain(tokens, laws if with_law else None)
         rows = torch.stack([logits(TARGET, (*text, *tokens[:depth])) for depth in range(3)])
-        deciding = rule_draws(rule, seed, 0, len(text))
+        deciding = KeyedSource(seed, 0).for_rule(rule, len(text))
         verdict = rule.decide(Scored(tree, LogitLaws(rows, PARAMS)), deciding)
         text = (*text, *(tree.tokens[node] for node in verdict.path), verdict.token)
     return text[len(PROMPT) : len(PROMPT) + horizon]

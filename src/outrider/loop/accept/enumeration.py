@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
-from typing import cast
+from typing import Any
 
+from torch import Tensor
+
+from outrider.sampling.draws import Draws, SharesNoise
 from outrider.types import Law, Number
 
 Text = tuple[int, ...]
@@ -45,7 +48,8 @@ class EnumeratingDraws:
 
     `scope` names the randomness: draws with equal scopes share it; None is the noise that target and drafter
     share, which depends on the position alone. Different laws at one place branch apart from each other,
-    which covers more outcomes than any shared noise has, each law with its probabilities.
+    which covers more outcomes than any shared noise has, each law with its probabilities. Floats are taken as
+    the rationals that they are.
     """
 
     def __init__(self, outcome: Outcome, scope: Hashable | None, base: int) -> None:
@@ -53,16 +57,14 @@ class EnumeratingDraws:
 
     def accepts(self, probability: Number, node: int) -> bool:
         """Decide whether a uniform number lies below `probability`, given what is known of it already."""
-        assert isinstance(probability, Fraction | int)
+        probability = min(Fraction(probability), Fraction(1))
         key = ("accepts", self._scope, self._base, node)
         low, high = self._outcome.bounds.get(key, (Fraction(0), Fraction(1)))
         if not low < probability < high:
             return probability >= high
         passed = (probability - low) / (high - low)
         accepted = self._outcome.choose([passed, 1 - passed]) == 0
-        self._outcome.bounds[key] = (
-            (low, Fraction(probability)) if accepted else (Fraction(probability), high)
-        )
+        self._outcome.bounds[key] = (low, probability) if accepted else (probability, high)
         return accepted
 
     def token(self, law: Law, depth: int) -> int:
@@ -74,7 +76,8 @@ class EnumeratingDraws:
         return self._arrivals(law, count, depth, None if self._scope is None else node)
 
     def _arrivals(self, law: Law, count: int, depth: int, node: int | None) -> list[int]:
-        rational = [Fraction(cast(Fraction, value)) for value in law]
+        values: Sequence[Any] = law.tolist() if isinstance(law, Tensor) else law
+        rational = [Fraction(value) for value in values]
         arrived = self._outcome.memory.setdefault(
             (self._scope, self._base + depth, node, tuple(rational)), []
         )
@@ -85,6 +88,21 @@ class EnumeratingDraws:
                 break
             arrived.append(self._outcome.choose([value / mass for value in left]))
         return arrived[:count]
+
+
+class EnumeratingSource:
+    """The draws of a whole request in one outcome; implements `outrider.sampling.draws.DrawSource`."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def for_rule(self, rule: SharesNoise, base: int) -> Draws:
+        """Return what `rule` draws from in the step that begins with `base` committed tokens."""
+        return EnumeratingDraws(self._outcome, None if rule.shares_noise else (base, "rule"), base)
+
+    def for_draft(self, rule: SharesNoise, base: int) -> Draws:
+        """Return what a drafter draws from: the noise that all share, or noise of its own for each step."""
+        return EnumeratingDraws(self._outcome, None if rule.shares_noise else (base, "draft"), base)
 
 
 def outcomes(run: Callable[[Outcome], Text]) -> Iterator[tuple[Text, Outcome]]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import random
 
 from outrider.loop.accept.base import Rule
-from outrider.loop.accept.enumeration import EnumeratingDraws, Outcome, Text, law_of, outcomes
+from outrider.loop.accept.enumeration import (
+    EnumeratingDraws,
+    EnumeratingSource,
+    Outcome,
+    Text,
+    law_of,
+    outcomes,
+)
 from outrider.loop.accept.worlds import KINDS, TREES, Case, Model, Rational
 from outrider.types import DraftTree, Guarantee, Scored
 
@@ -33,15 +40,13 @@ class ExactLaws:
 def speculate(rule: Rule, case: Case, outcome: Outcome) -> Text:
     """Decode `case` by drafting and deciding, as the loop does; return its first `horizon` tokens."""
     text: Text = ()
+    source = EnumeratingSource(outcome)
     drafts = iter(case.drafts)
     while len(text) < case.horizon:
-        # One noise for each position that all share, or noise of its own for each step and purpose.
-        step = None if rule.shares_noise else len(text)
-        drafting = EnumeratingDraws(outcome, step if step is None else (step, "draft"), len(text))
-        deciding = EnumeratingDraws(outcome, step if step is None else (step, "rule"), len(text))
         draft = next(drafts, None)
-        tree = DraftTree() if draft is None else draft(text, drafting)
-        verdict = rule.decide(Scored(tree, ExactLaws(case.target, text, tree)), deciding)
+        tree = DraftTree() if draft is None else draft(text, source.for_draft(rule, len(text)))
+        scored = Scored(tree, ExactLaws(case.target, text, tree))
+        verdict = rule.decide(scored, source.for_rule(rule, len(text)))
         text = (*text, *(tree.tokens[node] for node in verdict.path), verdict.token)
     return text[: case.horizon]
 

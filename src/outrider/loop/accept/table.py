@@ -70,6 +70,11 @@ def resolve_rule(choice: RuleChoice, params: SamplingParams, *, has_law: bool, b
     return rule
 
 
+def can_sample(name: str) -> bool:
+    """Tell whether the rule that a user named serves temperatures above 0."""
+    return name == "auto" or _load(name).samples
+
+
 def _load(name: str) -> Rule:
     table = LOSSY_RULES if name not in RULES and name in LOSSY_RULES else RULES
     return cast(Rule, table.load(name)())

@@ -22,6 +22,14 @@ std::vector<int> cut_tiles(int rows, int group_rows) {
     return starts;
 }
 
+void pack_columns(const float* x, int rows, int count, int group_rows, float* tile, int inputs, int column) {
+    const int groups = groups_of(rows, group_rows);
+    for (int g = 0; g < groups; ++g) {
+        const int begin = rows * g / groups, size = rows * (g + 1) / groups - begin;
+        interleave(x + begin * count, count, size, count, tile + size_t(begin) * inputs + size_t(column) * size);
+    }
+}
+
 Activations::Activations(Buffer* buffers, size_t rows, size_t width, const Kernels& kernels) : kernels_(&kernels) {
     const size_t bytes[] = {rows * width * 4, rows * width * 2, rows * width / kBlock * 4, rows * width / kBlock * 4};
     for (int i = 0; i < kBuffers; ++i)

@@ -14,6 +14,10 @@ namespace outrider {
 // panels stay in the cache anyway.
 std::vector<int> cut_tiles(int rows, int group_rows);
 
+// Packs x [rows][count], all rows of a tile, as columns `column` … of the floats of a tile of `inputs` inputs;
+// count is a multiple of 4.
+void pack_columns(const float* x, int rows, int count, int group_rows, float* tile, int inputs, int column);
+
 class Activations {
 public:
     static constexpr int kBuffers = 4;

@@ -26,7 +26,7 @@ template <int count, int blocks>
 void score(const float* keys, const float* ahead, const Query* queries, int dim, float* scores, int stride) {
     F acc[count][blocks];
     const float* values[count];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < count; ++q) {
         values[q] = queries[q].values;
 #pragma GCC unroll 4
@@ -39,14 +39,14 @@ void score(const float* keys, const float* ahead, const Query* queries, int dim,
             k[b] = load(keys + (b * dim + d) * 16);
             __builtin_prefetch(ahead + (d * blocks + b) * 16);
         }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int q = 0; q < count; ++q) {
             const F value = set1(values[q][d]);
 #pragma GCC unroll 4
             for (int b = 0; b < blocks; ++b) acc[q][b] = fma(k[b], value, acc[q][b]);
         }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < count; ++q)
 #pragma GCC unroll 4
         for (int b = 0; b < blocks; ++b) store(scores + q * stride + 16 * b, acc[q][b]);
@@ -90,7 +90,7 @@ inline void mix_place(const float* row, const float* weights, int stride, F (&ac
     F v[parts];
 #pragma GCC unroll 4
     for (int p = 0; p < parts; ++p) v[p] = load(row + 16 * p);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < count; ++q) {
         const F w = set1(weights[q * stride]);
 #pragma GCC unroll 4
@@ -111,7 +111,7 @@ template <int count, int parts>
 void mix_columns(const Keys& keys, const Query* queries, int dim, int column, const float* weights, int stride,
                  const Places& places) {
     F acc[count][parts];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < count; ++q)
 #pragma GCC unroll 4
         for (int p = 0; p < parts; ++p) acc[q][p] = set1(0.0f);
@@ -133,7 +133,7 @@ void mix_columns(const Keys& keys, const Query* queries, int dim, int column, co
     }
     for (; place < places.end; ++place, ++w)
         mix_place<count, parts>(value_row(keys, slot_of(keys, places.path, place), width) + column, w, stride, acc);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < count; ++q)
 #pragma GCC unroll 4
         for (int p = 0; p < parts; ++p) store(queries[q].part + kPartHead + column + 16 * p, acc[q][p]);

@@ -11,13 +11,15 @@ constexpr int kChunkRows = 32;  // rows that take a segment one after another
 
 }  // namespace
 
-Attention::Attention(Workspace& workspace, std::vector<Buffer>& space)
-    : w_(workspace), groups_(w_.shape.heads / w_.shape.kv_heads),
+Attention::Attention(Workspace& workspace, const std::vector<int>& rows, std::vector<Buffer>& space)
+    : w_(workspace), rows_(rows), groups_(w_.shape.heads / w_.shape.kv_heads),
       part_stride_(kPartHead + round_up(w_.shape.dim, kLanes)) {
     const Plan& plan = w_.plan;
-    for (int row = 0, end = 0; row < plan.rows; row = end) {
-        while (end < plan.rows && end - row < kChunkRows && plan.sequences[end] == plan.sequences[row]) ++end;
-        chunks_.push_back(chunk_of(row, end));
+    const int count = int(rows.size());
+    for (int first = 0, end = 0; first < count; first = end) {
+        const int sequence = plan.sequences[rows[first]];
+        while (end < count && end - first < kChunkRows && plan.sequences[rows[end]] == sequence) ++end;
+        chunks_.push_back(chunk_of(first, end));
         segments_ = std::max(segments_, round_up(chunks_.back().places, kSegment) / kSegment);
     }
     if (segments_ > 1 && int(chunks_.size()) * w_.shape.kv_heads < 4 * w_.threads)
@@ -31,16 +33,16 @@ Attention::Attention(Workspace& workspace, std::vector<Buffer>& space)
     grow(space[0], w_.threads * scratch_stride_ * sizeof(float));
     scratch_ = space[0].as<float>();
     if (items_.empty()) return;
-    grow(space[1], size_t(plan.rows) * w_.shape.heads * segments_ * part_stride_ * sizeof(float));
+    grow(space[1], size_t(count) * w_.shape.heads * segments_ * part_stride_ * sizeof(float));
     parts_ = space[1].as<float>();
 }
 
 Attention::Chunk Attention::chunk_of(int first, int end) const {
-    Chunk chunk{w_.plan.sequences[first], first, end, 0, groups_of(first, end, false), {}};
+    Chunk chunk{w_.plan.sequences[rows_[first]], first, end, 0, groups_of(first, end, false), {}};
     bool branches = false;
-    for (int row = first; row < end; ++row) {
-        chunk.places = std::max(chunk.places, w_.plan.positions[row] + 1);
-        branches |= !w_.plan.paths[row].empty();
+    for (int i = first; i < end; ++i) {
+        chunk.places = std::max(chunk.places, w_.plan.positions[rows_[i]] + 1);
+        branches |= !w_.plan.paths[rows_[i]].empty();
     }
     if (branches) chunk.apart = groups_of(first, end, true);
     return chunk;
@@ -50,13 +52,13 @@ Attention::Chunk Attention::chunk_of(int first, int end) const {
 std::vector<Attention::Group> Attention::groups_of(int first, int end, bool branches) const {
     std::vector<Group> groups;
     bool open = false;
-    for (int row = first; row < end; ++row) {
-        const bool alone = branches && !w_.plan.paths[row].empty();
+    for (int i = first; i < end; ++i) {
+        const bool alone = branches && !w_.plan.paths[rows_[i]].empty();
         if (alone) open = false;
         for (int head = 0; head < groups_; ++head) {
             if (!open) groups.emplace_back();
             Group& group = groups.back();
-            group.rows[group.count] = row, group.heads[group.count] = head;
+            group.indices[group.count] = i, group.heads[group.count] = head;
             open = ++group.count < w_.kernels.max_queries;
         }
         if (alone) open = false;
@@ -99,9 +101,9 @@ void Attention::attend(int thread, int index, const Layer& l) {
             const int number = piece % count, head = piece / count;
             const Chunk& chunk = chunks_[number];
             for (int s = 0; s * kSegment < chunk.places; ++s) over(thread, index, l, number, head, s);
-            for (int row = chunk.first; row < chunk.end; ++row)
+            for (int i = chunk.first; i < chunk.end; ++i)
                 for (int query = head * groups_; query < (head + 1) * groups_; ++query)
-                    finish(state_of(thread, chunk, row, query, 0), row, query);
+                    finish(state_of(thread, chunk, i, query, 0), i, query);
         });
         return;
     }
@@ -110,14 +112,14 @@ void Attention::attend(int thread, int index, const Layer& l) {
         over(thread, index, l, items_[piece % count].chunk, piece / count, items_[piece % count].segment);
     });
     w_.meet();
-    const Range mine = w_.share_of(w_.plan.rows * w_.shape.heads, thread);
+    const Range mine = w_.share_of(int(rows_.size()) * w_.shape.heads, thread);
     for (int query = mine.begin; query < mine.end; ++query) {
-        const int row = query / w_.shape.heads;
+        const int at = query / w_.shape.heads, row = rows_[at];
         const int first = first_of(row, l) / kSegment, last = w_.plan.positions[row] / kSegment;
         float* parts = parts_ + size_t(query) * segments_ * part_stride_;
         for (int s = first + 1; s <= last; ++s)
             w_.kernels.merge(parts + first * part_stride_, parts + s * part_stride_, part_stride_);
-        finish(parts + first * part_stride_, row, query % w_.shape.heads);
+        finish(parts + first * part_stride_, at, query % w_.shape.heads);
     }
 }
 
@@ -127,9 +129,9 @@ int Attention::first_of(int row, const Layer& l) const {
 
 // Where a query's result over a segment goes: a place of its own where threads share out segments, else what
 // the thread has of the query so far.
-float* Attention::state_of(int thread, const Chunk& chunk, int row, int head, int segment) {
-    if (parts_) return parts_ + ((size_t(row) * w_.shape.heads + head) * segments_ + segment) * part_stride_;
-    const int state = (row - chunk.first) * groups_ + head % groups_;
+float* Attention::state_of(int thread, const Chunk& chunk, int index, int head, int segment) {
+    if (parts_) return parts_ + ((size_t(index) * w_.shape.heads + head) * segments_ + segment) * part_stride_;
+    const int state = (index - chunk.first) * groups_ + head % groups_;
     return scratch_ + thread * scratch_stride_ + scores_ + size_t(kQueries + state) * part_stride_;
 }
 
@@ -144,12 +146,12 @@ void Attention::over(int thread, int index, const Layer& l, int number, int head
         float* states[kQueries];
         int count = 0;
         for (int i = 0; i < group.count; ++i) {
-            const int row = group.rows[i], query = head * groups_ + group.heads[i];
+            const int row = rows_[group.indices[i]], query = head * groups_ + group.heads[i];
             const int first = first_of(row, l), end = w_.plan.positions[row] + 1;
             if (end <= from || first >= to) continue;
             const int32_t* path = w_.plan.paths[row].empty() ? nullptr : w_.plan.paths[row].data();
             const float* values = w_.qkv + size_t(row) * w_.qkv_stride + query * dim;
-            states[count] = state_of(thread, chunk, row, query, segment);
+            states[count] = state_of(thread, chunk, group.indices[i], query, segment);
             const bool fresh = parts_ || first / kSegment == segment;
             queries[count] = {values, fresh ? states[count] : spare + count * part_stride_, first, end, path};
             ++count;
@@ -161,13 +163,13 @@ void Attention::over(int thread, int index, const Layer& l, int number, int head
     }
 }
 
-void Attention::finish(const float* part, int row, int head) {
+void Attention::finish(const float* part, int index, int head) {
     float sums[kLanes];
     std::copy_n(part + kPartSums, kLanes, sums);
     for (int half = kLanes / 2; half > 0; half /= 2)
         for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
     const float inverse = 1.0f / sums[0];
-    float* out = w_.attended + size_t(row) * w_.attended_stride + head * w_.shape.dim;
+    float* out = w_.attended + size_t(index) * w_.attended_stride + head * w_.shape.dim;
     for (int i = 0; i < w_.shape.dim; ++i) out[i] = part[kPartHead + i] * inverse;
 }
 

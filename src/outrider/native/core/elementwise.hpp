@@ -4,19 +4,12 @@
 
 namespace {
 
-// Sum and largest value of 16 lanes, pairwise.
+// Sum of 16 lanes, pairwise.
 inline float sum_lanes(F a) {
     float v[16];
     store(v, a);
     for (int half = 8; half > 0; half /= 2)
         for (int j = 0; j < half; ++j) v[j] += v[j + half];
-    return v[0];
-}
-inline float max_lanes(F a) {
-    float v[16];
-    store(v, a);
-    for (int half = 8; half > 0; half /= 2)
-        for (int j = 0; j < half; ++j) v[j] = v[j] > v[j + half] ? v[j] : v[j + half];
     return v[0];
 }
 
@@ -73,9 +66,11 @@ void rotate(float* x, const float* cos, const float* sin, int dim) {
     }
 }
 
-void gate(const float* gate, const float* up, float* out) {
-    const F g = load(gate);
-    store(out, mul(div(g, add(set1(1.0f), exp(sub(set1(0.0f), g)))), load(up)));
+void gate(float* gate, const float* up, int count) {
+    for (int i = 0; i < count; i += 16) {
+        const F g = load(gate + i);
+        store(gate + i, mul(div(g, add(set1(1.0f), exp(sub(set1(0.0f), g)))), load(up + i)));
+    }
 }
 
 void quantise(const float* x, int stride, int32_t* pairs, float* scale, float* sum) {

@@ -9,7 +9,7 @@ namespace outrider {
 constexpr int kLanes = 16;
 constexpr int kBlock = 32;       // inputs that share a scale in the block formats and in quantised activations
 constexpr int kSuper = 256;      // inputs of a super-block of the K formats
-constexpr int kQueries = 8;      // no instruction set takes more queries in one call of `attend`
+constexpr int kQueries = 12;     // no instruction set takes more queries in one call of `attend`
 constexpr int kSlots = 64;       // cache slots of a page
 constexpr int kMostRows = 16;    // of a tile
 
@@ -30,6 +30,13 @@ struct Panels {
     int count;
     const uint8_t* at[2];
     const uint8_t* next[2];
+};
+
+// Where the results of a tile go: 16 of row r and panel p to at + r · row + p · panel, stored or added.
+struct Results {
+    float* at;
+    size_t row, panel;
+    bool add;
 };
 
 constexpr int kPartSums = 16, kPartHead = 32;  // where a result of attention holds its sums and its values
@@ -59,14 +66,17 @@ struct Kernels {
     int max_queries;
     // out [panels][rows][16] = panels times the tile.
     void (*multiply)(Format, const Panels&, int inputs, const Tile&, float* out);
+    // The same sums for float weights that many tiles of one group each take in turn. For the first of them 16-bit
+    // weights become fp32 in `wide` [panels][inputs][16], which holds the panels of the others.
+    void (*multiply_near)(Format, const Panels&, int inputs, float* wide, const Tile&, const Results&);
     // x [width] to y [width]: x · weight / sqrt(mean(x²) + eps); both padded to 16.
     void (*norm)(const float* x, const float* weight, int width, float eps, float* y);
     // As norm, over a head of any width.
     void (*head_norm)(const float* x, const float* weight, int width, float eps, float* y);
     // Rotate-half in place: x [dim], cos and sin [dim / 2].
     void (*rotate)(float* x, const float* cos, const float* sin, int dim);
-    // out = silu(gate) · up over 16 values.
-    void (*gate)(const float* gate, const float* up, float* out);
+    // gate = silu(gate) · up over `count` values, a multiple of 16.
+    void (*gate)(float* gate, const float* up, int count);
     // A block of 32 values to int16 pairs `stride` apart, with its scale and the sum of its values.
     void (*quantise)(const float* x, int stride, int32_t* pairs, float* scale, float* sum);
     // Over places from … to − 1, of which every query sees some; the queries share a path or have none there.
@@ -74,8 +84,6 @@ struct Kernels {
     void (*attend)(const Keys&, const Query*, int count, int from, int to, int dim, float* scratch);
     // Adds a query's result over other places to `sum`, `floats` long with its head.
     void (*merge)(float* sum, const float* part, int floats);
-    // A panel of fp16 or bf16 to fp32, out [inputs][16].
-    void (*widen)(Format, const uint8_t* panel, int inputs, float* out);
     // 16 floats to 16 halves.
     void (*to_half)(const float* x, uint16_t* out);
 };

@@ -40,7 +40,8 @@ private:
     const Kernels& kernels_;
     std::mutex mutex_;
     std::shared_ptr<Team> team_;
-    std::vector<Buffer> space_, attention_space_;
+    std::vector<Buffer> space_;
+    AttentionSpace attention_space_;
     std::atomic<State> state_{State::Idle};
 };
 

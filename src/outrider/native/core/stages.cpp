@@ -1,35 +1,60 @@
 #include "stages.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "linear.hpp"
 
 namespace outrider {
 
-Stages::Stages(Workspace& workspace, std::vector<Buffer>& space, const Options& options,
-               const std::atomic<State>& state, float* logits, float* hidden)
-    : w_(workspace), attention_(workspace, space), options_(options), state_(state), logits_(logits),
-      hidden_(hidden) {
-    for (int row = 0; row < w_.plan.rows; ++row) all_.push_back(row);
+namespace {
+
+std::vector<int> first_numbers(int count) {
+    std::vector<int> numbers(count);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    return numbers;
+}
+
+}  // namespace
+
+Stages::Stages(Workspace& workspace, AttentionSpace& space, const Options& options, const std::atomic<State>& state,
+               float* logits, float* hidden)
+    : w_(workspace), options_(options), state_(state), logits_(logits), hidden_(hidden),
+      all_{first_numbers(workspace.plan.rows), workspace.plan.tiles}, attention_(workspace, all_.rows, space.all) {
+    const Plan& plan = w_.plan;
+    const auto& captured = options.captured;
+    std::vector<bool> asked(plan.rows);
+    for (int row : plan.wanted) asked[row] = true;
+    const bool whole = options.layers.empty() || std::count(captured.begin(), captured.end(), options.layers.back());
+    fewer_ = !whole && std::find(asked.begin(), asked.end(), false) != asked.end();
+    std::vector<int> place(plan.rows);  // in x, of a row that is wanted
+    for (int row = 0; row < plan.rows; ++row)
+        if (!fewer_ || asked[row]) place[row] = int(last_.rows.size()), last_.rows.push_back(row);
+    last_.tiles = cut_tiles(int(last_.rows.size()), w_.kernels.group_rows);
+    for (int row : plan.wanted) wanted_.rows.push_back(place[row]);
+    wanted_.tiles = cut_tiles(int(wanted_.rows.size()), w_.kernels.group_rows);
+    if (fewer_) last_attention_.emplace(workspace, last_.rows, space.last);
 }
 
 void Stages::run(int thread) {
     embed(thread);
     for (int index : options_.layers) {
+        const Layer& layer = w_.model.layers[index];
         if (thread == 0) stop_ = state_.load() == State::Cancelled;
         w_.meet();
         if (stop_) return;
-        attend(thread, index, w_.model.layers[index]);
-        mlp(thread, w_.model.layers[index]);
+        keys(thread, index, layer);
+        const bool fewer = fewer_ && index == options_.layers.back();
+        if (fewer) gather(thread);
+        w_.meet();
+        const Rows& rows = fewer ? last_ : all_;
+        if (rows.rows.empty()) return;
+        attend(thread, index, layer, fewer ? *last_attention_ : attention_, rows.tiles);
+        mlp(thread, layer, rows.tiles);
         capture(thread, index);
     }
     w_.meet();
-    if (w_.plan.wanted.empty()) return;
-    const std::vector<int> tiles = cut_tiles(int(w_.plan.wanted.size()), w_.kernels.group_rows);
-    norm(thread, w_.plan.wanted, tiles, w_.model.norm, {w_.model.head.get()});
-    w_.meet();
-    const int vocab = w_.shape.vocab;
-    linear(w_, thread, {{w_.model.head.get(), nullptr}}, tiles, Into::Store, logits_, vocab, vocab);
+    if (!wanted_.rows.empty()) head(thread);
 }
 
 void Stages::embed(int thread) {
@@ -41,34 +66,56 @@ void Stages::embed(int thread) {
     }
 }
 
-void Stages::attend(int thread, int index, const Layer& l) {
-    const std::vector<int>& tiles = w_.plan.tiles;
-    norm(thread, all_, tiles, l.input_norm, {l.q.get(), l.k.get(), l.v.get()});
+// Queries, keys and values of all rows; keys and values go to the caches.
+void Stages::keys(int thread, int index, const Layer& l) {
+    norm(thread, all_.rows, all_.tiles, l.input_norm, {l.q.get(), l.k.get(), l.v.get()});
     w_.meet();
     const Side sides[] = {{l.q.get(), &l.q_bias, 0},
                           {l.k.get(), &l.k_bias, w_.q_width},
                           {l.v.get(), &l.v_bias, w_.q_width + w_.k_width}};
-    linear(w_, thread, {std::begin(sides), std::end(sides)}, tiles, Into::Store, w_.qkv, w_.qkv_stride, w_.qkv_stride);
+    linear(w_, thread, {std::begin(sides), std::end(sides)}, {all_.tiles}, Into::Store, w_.qkv, w_.qkv_stride, w_.qkv_stride);
     w_.meet();
     attention_.place(thread, index, l);
-    w_.meet();
-    attention_.attend(thread, index, l);
+}
+
+// Moves the rows of x that go on to its beginning; each thread moves a stretch of all of them.
+void Stages::gather(int thread) {
+    const Range mine = w_.share_of(w_.x_stride / kLanes, thread);
+    for (int i = 0; i < int(last_.rows.size()); ++i)
+        if (last_.rows[i] != i)
+            std::copy(w_.x + size_t(last_.rows[i]) * w_.x_stride + mine.begin * kLanes,
+                      w_.x + size_t(last_.rows[i]) * w_.x_stride + mine.end * kLanes,
+                      w_.x + size_t(i) * w_.x_stride + mine.begin * kLanes);
+}
+
+void Stages::attend(int thread, int index, const Layer& l, Attention& attention, const std::vector<int>& tiles) {
+    attention.attend(thread, index, l);
     w_.meet();
     w_.acts.pack(thread, w_.threads, tiles, w_.attended, w_.attended_stride, {l.o.get()});
     w_.meet();
-    linear(w_, thread, {{l.o.get(), &l.o_bias}}, tiles, Into::Add, w_.x, w_.x_stride, w_.shape.hidden);
+    linear(w_, thread, {{l.o.get(), &l.o_bias}}, {tiles}, Into::Add, w_.x, w_.x_stride, w_.shape.hidden);
     w_.meet();
 }
 
-void Stages::mlp(int thread, const Layer& l) {
-    const std::vector<int>& tiles = w_.plan.tiles;
-    norm(thread, all_, tiles, l.mlp_norm, {l.gate.get(), l.up.get()});
+void Stages::mlp(int thread, const Layer& l, const std::vector<int>& tiles) {
+    norm(thread, all_.rows, tiles, l.mlp_norm, {l.gate.get(), l.up.get()});
     w_.meet();
-    gated(w_, thread, l);
+    gated(w_, thread, l, tiles);
     w_.meet();
-    w_.acts.pack(thread, w_.threads, tiles, w_.inner, w_.inner_stride, {l.down.get()});
+    if (l.down->quantised()) {
+        w_.acts.pack(thread, w_.threads, tiles, w_.inner, w_.inner_stride, {l.down.get()});
+        w_.meet();
+    }
+    linear(w_, thread, {{l.down.get(), &l.down_bias}}, {tiles, l.down->quantised() ? nullptr : w_.inner}, Into::Add,
+           w_.x, w_.x_stride, w_.shape.hidden);
+}
+
+// Logits of the rows that are wanted.
+void Stages::head(int thread) {
+    norm(thread, wanted_.rows, wanted_.tiles, w_.model.norm, {w_.model.head.get()});
     w_.meet();
-    linear(w_, thread, {{l.down.get(), &l.down_bias}}, tiles, Into::Add, w_.x, w_.x_stride, w_.shape.hidden);
+    const int vocab = w_.shape.vocab;
+    linear(w_, thread, {{w_.model.head.get(), nullptr}}, {wanted_.tiles}, Into::Store, logits_, vocab, vocab);
 }
 
 // Norms rows of x and packs them for the matrices that come next. Many tiles are shared out among the threads; of a

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "attention.hpp"
@@ -20,7 +21,8 @@ enum class State { Idle, Running, Cancelled };
 class Stages {
 public:
     // Writes logits [wanted][vocab] and hidden states [captured][rows][hidden].
-    Stages(Workspace& workspace, std::vector<Buffer>& space, const Options& options, const std::atomic<State>& state,
+    // `space` lends the memory of attention.
+    Stages(Workspace& workspace, AttentionSpace& space, const Options& options, const std::atomic<State>& state,
            float* logits, float* hidden);
 
     // Every thread of the team calls this.
@@ -29,19 +31,32 @@ public:
     bool stopped() const { return stop_; }
 
 private:
+    // Some rows and the tiles in which they are packed.
+    struct Rows {
+        std::vector<int> rows, tiles;
+    };
+
     void embed(int thread);
-    void attend(int thread, int index, const Layer& layer);
-    void mlp(int thread, const Layer& layer);
+    void keys(int thread, int index, const Layer& layer);
+    void attend(int thread, int index, const Layer& layer, Attention& attention, const std::vector<int>& tiles);
+    void mlp(int thread, const Layer& layer, const std::vector<int>& tiles);
+    void head(int thread);
+    void gather(int thread);
     void norm(int thread, const std::vector<int>& rows, const std::vector<int>& tiles, const Vector& weight,
               std::initializer_list<const Matrix*> next);
     void capture(int thread, int index);
 
     Workspace& w_;
-    Attention attention_;
     const Options& options_;
     const std::atomic<State>& state_;
     float *logits_, *hidden_;
-    std::vector<int> all_;
+    Rows all_;
+    // After the last layer's keys and values only these go on: the rows that are wanted, or all of them where
+    // fewer would not do. x holds them one after another from then on.
+    bool fewer_ = false;
+    Rows last_, wanted_;  // of the batch; and of x, as they were asked for
+    Attention attention_;
+    std::optional<Attention> last_attention_;
     bool stop_ = false;
 };
 

@@ -8,18 +8,18 @@
 #include "kernels.hpp"
 
 namespace {
-using outrider::Format, outrider::Tile, outrider::Panels, outrider::Keys, outrider::Query, outrider::Kernels;
+using outrider::Format, outrider::Tile, outrider::Panels, outrider::Results, outrider::Keys, outrider::Query, outrider::Kernels;
 using outrider::kBlock, outrider::kSuper, outrider::kSlots, outrider::round_up, outrider::groups_of;
 }  // namespace
 
 // clang-format off
 #include "stretch.hpp"
 #include "multiply_float.hpp"
+#include "multiply_near.hpp"
 #include "multiply_blocks.hpp"
 #include "multiply.hpp"
 #include "elementwise.hpp"
 #include "attend.hpp"
-#include "widen.hpp"
 // clang-format on
 
 namespace {
@@ -42,7 +42,8 @@ void multiply_any(Format format, const Panels& w, int inputs, const Tile& tile, 
 }
 
 constexpr Kernels make_table(const char* name) {
-    return {name, kGroupRows, kMaxQueries, multiply_any, norm, head_norm, rotate, gate, quantise, attend, merge, widen, to_half};
+    return {name, kGroupRows, kMaxQueries, multiply_any, multiply_near, norm, head_norm, rotate, gate, quantise, attend, merge,
+            to_half};
 }
 
 }  // namespace

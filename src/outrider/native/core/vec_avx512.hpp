@@ -11,7 +11,7 @@ constexpr int kPairFloats = 12;  // up to how many rows two panels are taken tog
 constexpr int kPairBlocks = 8;
 constexpr int kKept = 32;       // vectors of integers and sums of a group that stay in registers
 constexpr int kChains = 8;      // sums of integers that keep the multipliers busy
-constexpr int kMaxQueries = 8;  // of one call of attend
+constexpr int kMaxQueries = 12; // of one call of attend
 constexpr int kSums = 24;        // vectors of sums that stay in registers
 
 struct F {
@@ -31,6 +31,7 @@ inline F div(F a, F b) { return {_mm512_div_ps(a.v, b.v)}; }
 inline F fma(F a, F b, F c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline F max(F a, F b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline F min(F a, F b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline float max_lanes(F a) { return _mm512_reduce_max_ps(a.v); }
 inline F abs(F a) { return {_mm512_abs_ps(a.v)}; }
 inline F zero_below(F x, float limit, F a) {
     return {_mm512_mask_mov_ps(a.v, _mm512_cmp_ps_mask(x.v, _mm512_set1_ps(limit), _CMP_LT_OQ), _mm512_setzero_ps())};

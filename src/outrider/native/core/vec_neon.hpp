@@ -38,6 +38,9 @@ inline F div(F a, F b) { EACH(a.v[j] = vdivq_f32(a.v[j], b.v[j])) return a; }
 inline F fma(F a, F b, F c) { EACH(c.v[j] = vfmaq_f32(c.v[j], a.v[j], b.v[j])) return c; }
 inline F max(F a, F b) { EACH(a.v[j] = vmaxq_f32(a.v[j], b.v[j])) return a; }
 inline F min(F a, F b) { EACH(a.v[j] = vminq_f32(a.v[j], b.v[j])) return a; }
+inline float max_lanes(F a) {
+    return vmaxvq_f32(vmaxq_f32(vmaxq_f32(a.v[0], a.v[1]), vmaxq_f32(a.v[2], a.v[3])));
+}
 inline F abs(F a) { EACH(a.v[j] = vabsq_f32(a.v[j])) return a; }
 inline F zero_below(F x, float limit, F a) {
     EACH(a.v[j] = vbslq_f32(vcltq_f32(x.v[j], vdupq_n_f32(limit)), vdupq_n_f32(0.0f), a.v[j])) return a;

@@ -44,6 +44,11 @@ inline F div(F a, F b) { return each([&](int j) { return a.v[j] / b.v[j]; }); }
 inline F fma(F a, F b, F c) { return each([&](int j) { return a.v[j] * b.v[j] + c.v[j]; }); }
 inline F max(F a, F b) { return each([&](int j) { return a.v[j] > b.v[j] ? a.v[j] : b.v[j]; }); }
 inline F min(F a, F b) { return each([&](int j) { return a.v[j] < b.v[j] ? a.v[j] : b.v[j]; }); }
+inline float max_lanes(F a) {
+    float most = a.v[0];
+    for (int j = 1; j < 16; ++j) most = a.v[j] > most ? a.v[j] : most;
+    return most;
+}
 inline F abs(F a) { return each([&](int j) { return std::fabs(a.v[j]); }); }
 inline F zero_below(F x, float limit, F a) { return each([&](int j) { return x.v[j] < limit ? 0.0f : a.v[j]; }); }
 

@@ -15,7 +15,7 @@ from outrider.loop.accept.lossy.typical import DELTA, EPSILON, Typical, entropy
 from outrider.loop.accept.proof import check, prove
 from outrider.loop.accept.worlds import Case, guessed
 from outrider.models.toy import ToyTarget
-from outrider.sampling.keyed import rule_draws
+from outrider.sampling.keyed import KeyedSource
 from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree, Guarantee, Scored
 
@@ -27,7 +27,7 @@ class Rows(list[torch.Tensor]):
 
 def decide(tree: DraftTree, *rows: list[float]) -> tuple[int, ...]:
     scored = Scored(tree, Rows(torch.tensor(row) for row in rows))
-    return Typical().decide(scored, rule_draws(Typical(), 0, 0, 3)).path
+    return Typical().decide(scored, KeyedSource(0, 0).for_rule(Typical(), 3)).path
 
 
 def test_the_entropy_is_in_nats_for_tensors_and_numbers() -> None:

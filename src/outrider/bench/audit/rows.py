@@ -1,47 +1,19 @@
-"""Checks of what is promised, on the model at hand: exact rules, independent rows, the same tokens."""
+"""Are the logits of a position the same bits alone and beside others?"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from outrider.bench.suites import OWN
+from outrider.bench.audit.check import Check
 from outrider.cache.base import Cache
-from outrider.engine.result import Result
-from outrider.models.base import Batch, Target, Tokenizer
-from outrider.sampling.params import SamplingParams
-from outrider.types import Guarantee
-
-if TYPE_CHECKING:
-    from outrider.llm import LLM
+from outrider.models.base import Batch, Target
 
 CHAIN = (-1, 0, 1, 2, 3, 4, 5)
 TREE = (-1, 0, 0, 0, 1, 1, 2, 4, 4, 6, 9)
-PROMPT_IDS = ("edit-2", "code-1", "qa-1", "rag-1")
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at. `detail` says what was compared, or what went wrong and where."""
-
-    name: str
-    passed: bool
-    detail: str
-
-
-def rule_checks(rules: Sequence[str], *, cases: int, seed: int) -> Iterator[Check]:
-    """Prove rules by exact enumeration on rational arithmetic over small laws."""
-    from outrider.loop.accept.proof import prove
-    from outrider.registry import RULES
-
-    for name in rules:
-        for check, passed, detail in prove(RULES.load(name)(), cases=cases, seed=seed):
-            yield Check(f"rule {name}: {check}", passed, detail)
 
 
 def row_checks(target: Target, *, seed: int = 0) -> Iterator[Check]:
@@ -130,42 +102,3 @@ def _paths(tokens: Sequence[int], shape: Sequence[int]) -> Iterator[list[int]]:
     for row, parent in enumerate(shape):
         paths.append([*(paths[parent] if parent >= 0 else []), tokens[row]])
     yield from paths
-
-
-def identity_checks(llm: LLM, *, max_tokens: int = 64, temperature: float = 0.8) -> Iterator[Check]:
-    """Compare a drafter's tokens with plain decoding's, greedy and seeded, on prompts of the own suite."""
-    plain = llm.using(drafter="none")
-    chat = llm.model.tokenizer.has_chat_template
-    prompts = {prompt.id: prompt.turns[0] for prompt in OWN.read().prompts if prompt.id in PROMPT_IDS}
-    greedy = SamplingParams(max_tokens=max_tokens, seed=7)
-    settings = {"greedy": greedy}
-    if llm.rule_name != "greedy":
-        settings[f"seeded, temperature {temperature}"] = replace(greedy, temperature=temperature)
-    for words, params in settings.items():
-        name = f"same tokens, {words}"
-        differences = []
-        total = 0
-        for key, text in prompts.items():
-            expected, found = (one.generate(text, params, chat=chat) for one in (plain, llm))
-            if params.temperature and found.speculation.guarantee is not Guarantee.SAME_TOKENS:
-                break
-            total += expected.completion_tokens
-            difference = first_difference(expected, found, llm.model.tokenizer)
-            differences += [f"prompt {key}, {difference}"] if difference else []
-        else:
-            detail = differences[0] if differences else f"{total} tokens of {len(prompts)} prompts equal"
-            yield Check(name, not differences, detail)
-            continue
-        yield Check(name, True, f"not looked at: rule {llm.rule_name} promises the law, not the tokens")
-
-
-def first_difference(expected: Result, found: Result, tokenizer: Tokenizer) -> str | None:
-    """Say where two results part, or None where they don't."""
-    pairs = zip(expected.token_ids, found.token_ids, strict=False)
-    for index, (plain, drafted) in enumerate(pairs):
-        if plain != drafted:
-            texts = [repr(tokenizer.decode([token], skip_special=False)) for token in (plain, drafted)]
-            return f"token {index}: plain {plain} {texts[0]}, with drafts {drafted} {texts[1]}"
-    if expected.completion_tokens != found.completion_tokens:
-        return f"plain ended after {expected.completion_tokens} tokens, with drafts {found.completion_tokens}"
-    return None
