@@ -98,7 +98,7 @@ class LLM:
         """Complete one prompt and yield its text as it comes; the last chunk carries the `Result`.
 
         Closing the stream aborts the request. Errors in the arguments are raised at once, not when the
-        stream is first advanced.
+        stream is first advanced. A stream is one sample: `n` or `best_of` above 1 is an OptionError.
         """
         engine = self._engine()
         request = engine.submit(self.encode(prompt, chat=chat), _settings(params, options))

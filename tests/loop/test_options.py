@@ -120,6 +120,19 @@ def test_the_law_of_a_text_is_that_of_the_slow_reference_over_all_outcomes(
         assert float(mass) == pytest.approx(expected[text], abs=3e-6)
 
 
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("rule", ["auto", "rejection"])
+def test_a_draft_model_equal_to_the_target_is_always_right_under_every_option(
+    rule: str, sampling: str
+) -> None:
+    """It draws each guess under the very options of the target, on the guess's own path."""
+    target = ToyTarget(VOCAB, seed=1, zeros=0.0)
+    params = settings(**{**SAMPLINGS[sampling], "ignore_eos": True, "stop_token_ids": ()})
+    made = make_drafter("lm", target, share=Fraction(1))
+    for result in run(toy_model(target, EOS), made, PROMPTS, params, rule=rule, budget=4):
+        assert result.speculation.accepted == result.speculation.drafted > 0
+
+
 class NeverThree(ToyTarget):
     """A target that gives token 3 no probability anywhere."""
 

@@ -29,9 +29,9 @@ class Draws(Protocol):
         """Draw up to `count` different tokens from `law [V]` for the children of draft node `node` (−1: of
         the last committed token), in order: each from the law without those before it.
 
-        They are the first arrivals of one exponential race, fewer where the law has fewer tokens. Where the
-        rule shares its noise with the drafter, it depends on the position alone, and the first of them is
-        `token(law, depth)`; else every node has noise of its own.
+        Fewer where the law has fewer tokens. Where the rule shares its noise with the drafter, they are the
+        first arrivals of the position's one exponential race, whatever `node`, and the first of them is
+        `token(law, depth)`; else every node has draws of its own.
         """
         ...
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from outrider.sampling.draws import Draws, SharesNoise
 from outrider.sampling.noise import Purpose, exponentials, key, uniform
+from outrider.sampling.pick import pick
 from outrider.types import Law, Number
 
 
@@ -35,7 +36,7 @@ class SharedDraws:
 
 
 class StepDraws:
-    """Draws that no other step, purpose, depth or node shares.
+    """Draws that no other step, purpose, depth or node shares, each from one uniform number.
 
     `base`, the number of committed tokens when the step begins, grows with every step, so it names the step.
     `purpose` tells the drafter's tokens from the rule's.
@@ -50,11 +51,21 @@ class StepDraws:
 
     def token(self, law: Law, depth: int) -> int:
         """Draw a token from `law [V]` for the position `depth` after the committed text, in this step."""
-        return race(law, key(self._seed, self._request, self._base, self._purpose, depth))
+        return pick(law, uniform(key(self._seed, self._request, self._base, self._purpose, depth)))
 
     def tokens(self, law: Law, count: int, depth: int, node: int) -> list[int]:
         """Draw different tokens for the children of `node` at `depth`, in this step."""
-        return arrivals(law, key(self._seed, self._request, self._base, self._purpose, depth, node), count)
+        weights = law if isinstance(law, Tensor) else torch.tensor([float(p) for p in law])
+        drawn: list[int] = []
+        for nth in range(count):
+            if nth:  # without replacement
+                weights = weights.clone() if nth == 1 else weights
+                weights[drawn[-1]] = 0
+                if not weights.amax() > 0:
+                    break
+            name = key(self._seed, self._request, self._base, self._purpose, depth, node, nth)
+            drawn.append(pick(weights, uniform(name)))
+        return drawn
 
 
 class KeyedSource:

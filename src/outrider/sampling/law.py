@@ -80,7 +80,7 @@ class LogitLaws:
         self._logits, self._params = logits, params
         self._processing, self._path = processing, path
         self._processed: dict[int, Tensor] = {}
-        self._modes: list[int] | None = None
+        self._modes: dict[int, int] = {}
         self._laws: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
@@ -100,8 +100,10 @@ class LogitLaws:
         """Return the most likely token of a row, the lowest id among equals."""
         if self._processing is not None:
             return most_likely(self._row(row)[None])[0]
-        if self._modes is None:
-            self._modes = most_likely(self._logits)
+        if row not in self._modes:
+            # A device is asked once for all rows; a CPU looks at those that are wanted.
+            rows = [row] if self._logits.device.type == "cpu" else range(len(self))
+            self._modes.update(zip(rows, most_likely(self._logits[rows[0] : rows[-1] + 1]), strict=True))
         mode = self._modes[row]
         _check(self._logits[row, mode].item())
         return mode

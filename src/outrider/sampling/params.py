@@ -51,7 +51,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     """Taken from a token's logit once for each time the output holds it; from -2 to 2."""
     no_repeat_ngram_size: int = 0
-    """No run of this many tokens occurs twice in prefix and output; 0 is off."""
+    """No run of this many tokens occurs twice in the prefix; 0 is off."""
     logit_bias: Mapping[int, float] | tuple[tuple[int, float], ...] = ()
     """Added to logits: {token id: number}; kept as pairs in order of id."""
     allowed_tokens: tuple[int, ...] | None = None

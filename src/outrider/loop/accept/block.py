@@ -40,6 +40,8 @@ class Block:
             left = Remaining(laws, kept, reach[kept])
             if kept < len(tree):
                 left.turn_down(guesses[kept])
-            if kept == 0 or draws.accepts(left.reach, kept - 1):
+            # The same number is compared with both, so the first comparison only saves work.
+            last = kept - 1
+            if kept == 0 or (draws.accepts(left.bound, last) and draws.accepts(left.reach, last)):
                 return Verdict(tuple(range(kept)), draws.token(left.law, kept))
         raise AssertionError("the empty prefix is always kept")

@@ -25,43 +25,63 @@ class Remaining:
     """
 
     def __init__(self, laws: Laws, row: int, reach: Number = 1) -> None:
-        self.reach = reach
+        self.bound = reach
+        """At least `reach`, which only falls; known without any work."""
         self._laws, self._row = laws, row
         self._left: Law | None = None
         self._mass: Number = Fraction(1)  # exact beside rationals and floats alike
+        self._refused: Offer | None = None
+
+    @property
+    def reach(self) -> Number:
+        """The chance with which the node is kept."""
+        self._settle()
+        return self.bound
 
     @property
     def law(self) -> Law:
         """P, not normalised."""
+        self._settle()
         return self._laws[self._row] if self._left is None else self._left
 
     def chance(self, offer: Offer) -> Number:
         """Return min(1, reach · P(x) / Q(x)); 0 where Q(x) is 0, since then x cannot have been drawn."""
-        drawn = offer.probability()
-        if drawn <= 0 or self.reach <= 0:
+        drawn, reach = offer.probability(), self.reach
+        if drawn <= 0 or reach <= 0:
             return 0
-        return min(self.reach * probability(self.law, offer.token) / self._mass / drawn, 1)
+        return min(reach * probability(self.law, offer.token) / self._mass / drawn, 1)
 
     def turn_down(self, offer: Offer) -> None:
-        """Take a child into account that was turned down. It was passed on with a chance below 1."""
-        scale = self.reach / self._mass
+        """Take a child into account that was turned down. It was passed on with a chance below 1.
+
+        The work is left until its result is asked for, which it often is not.
+        """
+        self._settle()
+        self._refused = offer
+
+    def _settle(self) -> None:
+        offer, self._refused = self._refused, None
+        if offer is None:
+            return
+        law = self._laws[self._row] if self._left is None else self._left
+        scale = self.bound / self._mass
         if offer.law is None:
-            left = without(self.law, offer.token) if self._left is None else self._left
+            left = without(law, offer.token) if self._left is None else self._left
             _erase(left, offer.token)
             total = mass(left)
             share = scale * total
         else:
             own = self._left if isinstance(self._left, Tensor) else None
-            left = positive_part(self.law, offer.law, scale, 1 / offer.mass, into=own)
+            left = positive_part(law, offer.law, scale, 1 / offer.mass, into=own)
             # A chance below 1 means R(x) = 0, up to rounding. So nothing is left of the siblings before
             # either, and it does no harm that `offer.law` still holds them.
             _erase(left, offer.token)
             total = share = mass(left)
-        if self.reach < 1:
-            self.reach = share / (share + 1 - self.reach)
+        if self.bound < 1:
+            self.bound = share / (share + 1 - self.bound)
         if total > 0:
             self._left, self._mass = left, total
-        elif self.reach == 1:
+        elif self.bound == 1:
             # Only rounding, or a guess that Q excludes, can get here: nothing is left but must be.
             self._left, self._mass = None, Fraction(1)
 

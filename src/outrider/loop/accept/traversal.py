@@ -43,7 +43,9 @@ class Traversal:
                 else:  # nothing below it can be kept either
                     left.turn_down(offer)
                 continue
-            if not path or draws.accepts(left.reach, path[-1].node):
+            # The same number is compared with both, so the first comparison only saves work.
+            node = path[-1].node if path else -1
+            if not path or (draws.accepts(left.bound, node) and draws.accepts(left.reach, node)):
                 return Verdict(tuple(kept.node for kept in path), draws.token(left.law, len(path)))
             rows.pop()
             rows[-1][0].turn_down(path.pop())
