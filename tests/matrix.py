@@ -33,6 +33,10 @@ def by_prefix(prefix: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
     return moved
 
 
+LARK = 'start: ("a" pair)+ "c"?\npair: "bb" | "cb" | "ba"'
+GRAMMARS = {LARK: "(a(bb|cb|ba))+c?"}
+"""Grammars and the same as regular expressions."""
+
 FILTERS: dict[str, dict[str, Any]] = {
     "greedy": {},
     "sampled": {"temperature": 1.0},
@@ -64,6 +68,18 @@ PREFIXED: dict[str, dict[str, Any]] = {
     "min tokens, greedy": {"min_tokens": 9, "stop_token_ids": (0,), "ignore_eos": False},
     "own function": {"temperature": 1.0, "logits_processors": by_prefix},
     "own functions, greedy": {"logits_processors": (by_prefix, by_prefix)},
+    "regex": {"temperature": 1.0, "regex": "(ab|ba|c[abd])+"},
+    "regex, greedy": {"regex": "(ab|ba|c[abd])+"},
+    "regex with an end": {
+        "temperature": 1.0,
+        "regex": "(b|cb)*c?",
+        "min_tokens": 3,
+        "stop_token_ids": (0,),
+        "ignore_eos": False,
+    },
+    "choice": {"temperature": 1.0, "choice": ("abca", "abcb", "caab", "ca")},
+    "choice with an end, greedy": {"choice": ("abca", "a", "abcb", "cabb"), "ignore_eos": False},
+    "grammar": {"temperature": 1.0, "grammar": LARK, "ignore_eos": False, "repetition_penalty": 1.1},
     "penalties and filters": {
         "temperature": 0.9,
         "repetition_penalty": 1.3,

@@ -145,11 +145,14 @@ class LogitLaws:
         return [(token, weight * math.exp(-far)) for far, token in found]
 
     def is_dead_end(self, row: int) -> bool:
-        """Tell whether the options leave no token that may follow a row, or fail at it.
+        """Tell whether nothing that is emitted can follow a row: its path ends the text by the constraint, or
+        the options leave no token there, or fail.
 
         A drafter ends its path there; where the text comes to it, the target's own law says what is wrong.
         """
         try:
+            if self._processing is not None and self._processing.is_over(self._path(row)):
+                return True
             self._row(row)
         except OptionError:
             return True

@@ -24,7 +24,8 @@ class Ask:
     before a row, so that its law is under the same options as the target's. `siblings` is what the rule asks
     of drawn guesses, and `wants_laws` whether they must carry their laws. `costs [budget + 1]`: the time of a
     pass with n draft nodes over that of a pass with none, for n = 0 … budget; it begins with 1 and never
-    falls. Empty means that nodes are free.
+    falls. Empty means that nodes are free. `forced`: tokens that a grammar leaves little choice about; they
+    are drafted whatever the drafter does. It may begin its own tree with them, and go on behind them.
     """
 
     state: Any
@@ -37,6 +38,7 @@ class Ask:
     siblings: Siblings = Siblings.ANY
     wants_laws: bool = True
     costs: Sequence[float] = ()
+    forced: Sequence[int] = ()
 
 
 class Rows(Protocol):

@@ -54,7 +54,8 @@ class ModelDrafter:
     Every node carries the law it was drawn from, where the rule reads it; at temperature 0 nothing is drawn.
     A chain ends where another pass of the draft model, or another row of the target's, is not worth its time,
     going by how sure the draft model was at each position. Whether a position is drafted follows from the
-    laws up to it and the tokens before it, never from the token drawn there, which no rule minds. `cost` is
+    laws up to it and the tokens before it, never from the token drawn there, which no rule minds. Tokens that
+    a grammar forces come first, without a pass or a draw, and the chain goes on behind them. `cost` is
     the time of a draft pass over that of a target pass.
     """
 
@@ -105,15 +106,15 @@ class ModelDrafter:
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a chain for each ask, as long as it pays, as its budget and the draft model's context."""
-        tokens: list[list[int]] = [[] for _ in asks]
-        laws: list[list[Law | None]] = [[] for _ in asks]
-        chances: list[list[float]] = [[] for _ in asks]
+        tokens = [list(ask.forced) for ask in asks]
+        laws: list[list[Law | None]] = [[None] * len(t) for t in tokens]
+        chances = [[1.0] * len(t) for t in tokens]
         length = [min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks]
         for depth in range(max(length, default=0)):
             going = [
                 i
                 for i, ask in enumerate(asks)
-                if depth < length[i] and worth_a_pass(chances[i], ask.costs, self._cost)
+                if len(tokens[i]) <= depth < length[i] and worth_a_pass(chances[i], ask.costs, self._cost)
             ]
             if not going:
                 break
@@ -129,13 +130,16 @@ class ModelDrafter:
                     continue
                 if ask.params.greedy:
                     tokens[index].append(found.mode(0))
+                    laws[index].append(None)
                     continue
                 with one_thread():
                     law = found[0]
                     tokens[index].append(ask.draws.token(law, depth))
-                if ask.wants_laws:
-                    laws[index].append(law)
-        return [DraftTree.chain(t, q or None) for t, q in zip(tokens, laws, strict=True)]
+                laws[index].append(law if ask.wants_laws else None)
+        return [
+            DraftTree.chain(t, q if any(law is not None for law in q) else None)
+            for t, q in zip(tokens, laws, strict=True)
+        ]
 
     def _laws(self, asks: list[Ask], drafted: list[list[int]], going: list[int]) -> list[LogitLaws]:
         """Feed each sequence what its cache lacks and return the law after its last drafted token."""

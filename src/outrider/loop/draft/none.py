@@ -18,6 +18,7 @@ class NoDrafter:
     has_law = False
     weighs_costs = False
     observes = False
+    speculates = False
     takes_model: ClassVar[bool] = False
 
     @classmethod
