@@ -42,8 +42,10 @@ class LLM:
         weights: str = "auto",
         device: str = "auto",
     ) -> None:
-        """`latency` tells what draft nodes cost; it is measured now if the drafter asks for it. With None they
-        count as free."""
+        """`latency` tells what draft nodes cost; it is measured now if the drafter asks for it.
+
+        With None they count as free.
+        """
         self.model = model
         self.drafter_name = drafter_name
         self.rule_name = rule
