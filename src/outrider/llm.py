@@ -42,7 +42,10 @@ class LLM:
         weights: str = "auto",
         device: str = "auto",
     ) -> None:
-        """`latency` tells what draft nodes cost; with None they count as free."""
+        """`latency` tells what draft nodes cost; it is measured now if the drafter asks for it.
+
+        With None they count as free.
+        """
         self.model = model
         self.drafter_name = drafter_name
         self.rule_name = rule
@@ -50,6 +53,7 @@ class LLM:
         self.budget = budget
         self._drafter = drafter
         self._latency = latency
+        self._curve = None if latency is None or not drafter.weighs_costs else latency.get()
         self._weights, self._device = weights, device
 
     @overload
@@ -149,7 +153,6 @@ class LLM:
         )
 
     def _engine(self) -> Engine:
-        latency = self._latency if self._drafter.weighs_costs else None
         return Engine(
             self.model,
             self._drafter,
@@ -158,7 +161,7 @@ class LLM:
             guarantee=self._choice.guarantee,
             lossy=self._choice.lossy,
             budget=self.budget,
-            latency=None if latency is None else latency.get(),
+            latency=self._curve,
         )
 
 
