@@ -1,4 +1,4 @@
-"""How often a draft model's first, second, … choice is what the target says: what decides the shape of a tree."""
+"""How often a draft model's first, second, … choice is what the target says."""
 
 from __future__ import annotations
 
