@@ -166,7 +166,7 @@ def test_an_interrupt_before_the_first_token_leaves_an_empty_document(
     tiny: str, decoder_class: type, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     interrupt_step(monkeypatch, decoder_class, 1)
-    assert main(["generate", tiny, "--prompt", "xyz", "--json"]) == 130
+    assert main(["generate", tiny, "--prompt", "xyz", "--json", "--fill-budget"]) == 130
     found = document(capsys)
     assert found["token_ids"] == []
     assert found["finish_reason"] == "abort"
