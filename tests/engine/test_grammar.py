@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import llguidance
 import pytest
 
 from conftest import VOCAB, RandomTrees, run, toy_model
 from matrix import ALL_DRAFTERS, make_drafter
 from outrider.engine.engine import Engine
+from outrider.engine.grammar import Grammars
 from outrider.engine.result import Result
 from outrider.engine.samples import gather, submit_samples
 from outrider.errors import CapabilityError, DeadEndError, OptionError
@@ -21,6 +23,7 @@ from outrider.models.base import LoadedModel
 from outrider.models.toy import ToyTarget, ToyTokenizer
 from outrider.registry import RULES
 from outrider.sampling.constraint import Constraint
+from outrider.sampling.grammar import GrammarConstraint
 from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree
 from reference import settings
@@ -147,6 +150,30 @@ def test_a_grammar_that_is_complete_before_min_tokens_is_an_error_that_names_bot
 def test_a_grammar_that_runs_dry_is_an_error_that_names_it() -> None:
     with pytest.raises(DeadEndError, match="regex exclude all of them"):
         run(model(), RandomTrees(1), [[0]], settings(regex="aax"))
+
+
+def test_a_grammar_that_grows_too_complex_ends_its_own_request_only() -> None:
+    """The matcher fails while a text is drafted, verified or committed; its neighbours do not notice."""
+    toy = model()
+    tokens = Grammars(toy.tokenizer, VOCAB)._tokens
+    limits = llguidance.LLParserLimits(max_items_in_row=18)
+    ambiguous = 'start: s\ns: s s | "a" | "b" s "c" | s "d" s'
+    params = settings(temperature=1.0, max_tokens=60)
+    [alone] = run(toy, RandomTrees(3), [[4, 5]], params)
+    for seed in range(4):
+        matcher = llguidance.LLMatcher(tokens, ambiguous, log_level=0, limits=limits)
+        constraint = GrammarConstraint(matcher, VOCAB, own_end=tokens.eos_token)
+        engine = Engine(toy, RandomTrees(seed), drafter_name="random")
+        bound = engine.submit([1, 2], replace(params, seed=seed), constraint=constraint)
+        free = engine.submit([4, 5], params)
+        while engine.busy:
+            engine.step()
+        with pytest.raises(OptionError, match="the grammar is too complex to go on with"):
+            gather([bound], params)
+        assert bound.result is not None
+        assert bound.result.completion_tokens > 1
+        assert free.result is not None
+        assert free.result.token_ids == alone.token_ids
 
 
 class Free(Constraint):

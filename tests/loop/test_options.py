@@ -99,7 +99,9 @@ CASES = [
     *(("lm", sampling, 2) for sampling in SMALL),
     *(("lm", sampling, 3) for sampling in ("repetition penalty", "no repeated 4-grams", "everything")),
     *(("lm", sampling, 4) for sampling in ("choice", "grammar", "regex with an end")),
-    *(("suffix", sampling, 4) for sampling in ("choice", "grammar")),
+    *((drafter, "choice", 4) for drafter in ("suffix", "lm, tree 3,2,1", "lm, width 3", "merged with lm")),
+    *((drafter, "grammar", 4) for drafter in ("suffix", "lm, tree 3,2,1", "merged with lm")),
+    *((drafter, "regex with an end", 4) for drafter in ("lm, tree 3,2,1", "lm, width 3")),
     *(("suffix", sampling, 3) for sampling in ("penalties and filters", "own function", "everything")),
 ]
 """Drafter, setting and length of the texts whose law is enumerated."""

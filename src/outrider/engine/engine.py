@@ -114,16 +114,16 @@ class Engine:
         banned = banned_sequences(params, tokenizer)
         last_length = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
         ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else tokenizer.eos_ids)
+        ends_here = [token for token in ends if token < target.vocab_size]
+        grammar = grammar_of(self._model, params, ends_here)
+        if grammar is not None and constraint is not None:
+            raise OptionError(f"{grammar.name} and a constraint cannot be given together; keep one of them")
         cache = target.new_cache()
         if not cache.can_rewind:
             raise CapabilityError(
                 f"{self._model.name} keeps a state that cannot be rewound, so it cannot verify drafts"
             )
         tokens = list(prompt)
-        ends_here = [token for token in ends if token < target.vocab_size]
-        grammar = grammar_of(self._model, params, ends_here)
-        if grammar is not None and constraint is not None:
-            raise OptionError(f"{grammar.name} and a constraint cannot be given together; keep one of them")
         processing = processing_of(
             params,
             tokens,

@@ -45,7 +45,7 @@ class GrammarConstraint(Constraint):
         self._matcher, self._style = matcher, style
         self._vocab_size = vocab_size
         self._own_end, self._ends = own_end, frozenset(ends)
-        self._end_ids = torch.tensor(sorted(self._ends), dtype=torch.int64)
+        self._end_ids = np.array(sorted(self._ends), dtype=np.int64)
         # Paths are tried on a copy: one that fails there does not harm the matcher of the committed text.
         self._scout, self._at = matcher.deep_copy(), list[int]()
         self._masks: dict[tuple[int, ...], Tensor | None] = {}
@@ -58,7 +58,10 @@ class GrammarConstraint(Constraint):
         assert taken == len(text), "what is emitted fits the grammar"
         if self._style is not None and self._style.try_consume_tokens(text) < len(text):
             self._style = None
-        self._restart()
+        if self._move(text):
+            self._at = []  # the scout stands where the matcher does
+        else:
+            self._restart()
         done = tuple(tokens)
         self._masks = {
             path[len(done) :]: mask for path, mask in self._masks.items() if path[: len(done)] == done
@@ -120,10 +123,10 @@ class GrammarConstraint(Constraint):
             self._restart()
             return torch.zeros(self._vocab_size, dtype=torch.bool)
         self._check(self._scout)
-        mask = torch.from_numpy(np.unpackbits(bits, count=self._vocab_size, bitorder="little")).to(torch.bool)
+        mask = np.unpackbits(bits, count=self._vocab_size, bitorder="little").view(np.bool_)
         mask[self._own_end : self._own_end + 1] = False
         mask[self._end_ids] = accepting
-        return mask
+        return torch.from_numpy(mask)
 
     def _before_end(self, tokens: Sequence[int]) -> list[int]:
         """Return the tokens before the first end token."""
