@@ -25,7 +25,7 @@ from outrider.models.base import LoadedModel
 from outrider.models.load import load_model
 from outrider.planner.probe import TargetProbe
 from outrider.registry import LOSSY_RULES, RULES
-from outrider.sampling.keyed import draft_draws, rule_draws
+from outrider.sampling.keyed import KeyedSource
 from outrider.sampling.law import LogitLaws, law
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.threads import one_thread
@@ -54,7 +54,7 @@ def parents_of(nodes: int, *, chain: bool) -> list[int]:
 
 def drafted(rule: Rule, parents: list[int], q: list[torch.Tensor], seed: int) -> DraftTree:
     """Draw a tree under a rule: `q` holds the drafter's law after the committed text and after each node."""
-    draws = draft_draws(rule, seed, 0, CONTEXT)
+    draws = KeyedSource(seed, 0).for_draft(rule, CONTEXT)
     tokens = [0] * len(parents)
     laws: list[Law | None] = [None] * len(parents)
     depths = [0] * (len(parents) + 1)
@@ -80,7 +80,7 @@ def measure(rule: Rule, parents: list[int], vocabulary: int, repeats: int) -> di
         laws = CountedLaws(logits, params)
         with one_thread():
             began = time.thread_time()
-            verdict = rule.decide(Scored(tree, laws), rule_draws(rule, seed, 0, CONTEXT))
+            verdict = rule.decide(Scored(tree, laws), KeyedSource(seed, 0).for_rule(rule, CONTEXT))
             took = time.thread_time() - began
         if seed:  # the first warms up
             times.append(took)

@@ -11,6 +11,8 @@ class Stutter:
 
     name = "stutter"
     has_law = False
+    weighs_costs = False
+    observes = False
 
     def open(self, prompt):
         return None

@@ -11,7 +11,7 @@ import pytest
 
 from outrider.engine.engine import Engine
 from outrider.engine.result import Result
-from outrider.loop.draft.base import Ask, Drafter
+from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.models.base import LoadedModel
 from outrider.models.decoder import Decoder
 from outrider.models.toy import ToyTarget, ToyTokenizer
@@ -32,6 +32,7 @@ class RandomTrees:
     name = "random"
     has_law = False
     weighs_costs = False
+    observes = True
 
     def __init__(self, seed: int = 0, vocab: int = VOCAB) -> None:
         self._random = random.Random(seed)
@@ -53,6 +54,9 @@ class RandomTrees:
             ]
             trees.append(DraftTree(tuple(tokens), tuple(parents)))
         return trees
+
+    def observe(self, state: list[int], tree: DraftTree, rows: Rows) -> None:
+        assert len(rows) == len(tree) + 1
 
     def extend(self, state: list[int], tokens: Sequence[int], kept: int) -> None:
         assert 0 <= kept <= len(tokens)

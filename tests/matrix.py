@@ -13,11 +13,14 @@ import torch
 
 from conftest import RandomTrees, toy_model
 from outrider.loop.draft.base import Drafter
-from outrider.models.base import LoadedModel
 from outrider.models.toy import ToyTarget
 from outrider.registry import DRAFTERS
 
-ALL_DRAFTERS = [*DRAFTERS, "random trees"]
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lm, width 3": ("lm", {"width": 3}),
+    "lm, tree 3,2,1": ("lm", {"tree": "3,2,1"}),
+}
+ALL_DRAFTERS = [*DRAFTERS, *VARIANTS, "merged with lm", "random trees"]
 EOS = (3,)
 """The end token of the models that settings are tested with."""
 
@@ -29,6 +32,10 @@ def by_prefix(prefix: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
     moved[len(prefix) % len(logits)] -= 1.0
     return moved
 
+
+LARK = 'start: ("a" pair)+ "c"?\npair: "bb" | "cb" | "ba"'
+GRAMMARS = {LARK: "(a(bb|cb|ba))+c?"}
+"""Grammars and the same as regular expressions."""
 
 FILTERS: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -61,6 +68,18 @@ PREFIXED: dict[str, dict[str, Any]] = {
     "min tokens, greedy": {"min_tokens": 9, "stop_token_ids": (0,), "ignore_eos": False},
     "own function": {"temperature": 1.0, "logits_processors": by_prefix},
     "own functions, greedy": {"logits_processors": (by_prefix, by_prefix)},
+    "regex": {"temperature": 1.0, "regex": "(ab|ba|c[abd])+"},
+    "regex, greedy": {"regex": "(ab|ba|c[abd])+"},
+    "regex with an end": {
+        "temperature": 1.0,
+        "regex": "(b|cb)*c?",
+        "min_tokens": 3,
+        "stop_token_ids": (0,),
+        "ignore_eos": False,
+    },
+    "choice": {"temperature": 1.0, "choice": ("abca", "abcb", "caab", "ca")},
+    "choice with an end, greedy": {"choice": ("abca", "a", "abcb", "cabb"), "ignore_eos": False},
+    "grammar": {"temperature": 1.0, "grammar": LARK, "ignore_eos": False, "repetition_penalty": 1.1},
     "penalties and filters": {
         "temperature": 0.9,
         "repetition_penalty": 1.3,
@@ -93,9 +112,11 @@ def make_drafter(name: str, target: ToyTarget, share: Fraction = Fraction(2, 3))
     """Build a drafter; one that takes a model gets one whose laws are `share` of the target's."""
     if name == "random trees":
         return RandomTrees(3, vocab=target.vocab_size)
+    model = toy_model(ToyTarget(target.vocab_size, seed=9, like=target, share=share))
+    if name == "merged with lm":
+        merged: Drafter = DRAFTERS.load("merged").merge(target, model, ("suffix", "recycle", "lm"), {})
+        return merged
+    name, options = VARIANTS.get(name, (name, {}))
     kind = DRAFTERS.load(name)
-    model: LoadedModel | None = None
-    if kind.takes_model:
-        model = toy_model(ToyTarget(target.vocab_size, seed=9, like=target, share=share))
-    drafter: Drafter = kind.build(target, model, {})
+    drafter: Drafter = kind.build(target, model if kind.takes_model else None, dict(options))
     return drafter

@@ -35,7 +35,8 @@ ALLOWED: dict[str, set[str]] = {
     "loop.step": {"sampling", "models.base", "loop"},
     "planner": {"models.base", "cache.base", "planner"},
     "engine": {"loop", "cache", "models.base", "planner", "sampling", "engine"},
-    "llm": {"engine", "loop", "models.base", "models.load", "models.compare", "planner", "sampling"},
+    "drafters": {"loop.draft", "models.base", "models.load", "models.compare"},
+    "llm": {"drafters", "engine", "loop", "models.base", "models.load", "planner", "sampling"},
     "bench": {
         "cache.base",
         "engine",
@@ -45,10 +46,11 @@ ALLOWED: dict[str, set[str]] = {
         "sampling",
         "loop.accept",
         "loop.draft",
+        "drafters",
         "bench",
     },
     "bench.roofline": {"models", "planner", "native", "bench"},
-    "cli": {"engine", "llm", "models", "planner", "sampling", "bench", "loop.accept", "cli"},
+    "cli": {"drafters", "engine", "llm", "models", "planner", "sampling", "bench", "loop.accept", "cli"},
 }
 
 

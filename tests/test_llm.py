@@ -11,8 +11,9 @@ import torch
 
 import outrider
 from conftest import VOCAB, plain_tokens, toy_model
+from outrider.drafters import build_drafter
 from outrider.errors import OptionError, PromptError, UnknownNameError, VocabularyError
-from outrider.llm import LLM, build_drafter
+from outrider.llm import LLM
 from outrider.loop.draft.lm import ModelDrafter
 from outrider.loop.draft.none import NoDrafter
 from outrider.models.base import LoadedModel
@@ -91,7 +92,7 @@ def test_a_draft_model_is_used_and_one_of_other_tokens_is_refused(
         return found[name]
 
     monkeypatch.setattr("outrider.models.load.load_model", load_model)
-    made = build_drafter("lm:right", llm.model, "int8", "cpu")
+    made = build_drafter("lm:right", llm.model, weights="int8", device="cpu")
     assert isinstance(made, ModelDrafter)
     assert asked == [{"weights": "int8", "device": "cpu"}]
     result = llm.using(drafter="lm:right").generate("ab", max_tokens=20, temperature=1.0, seed=1)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, overload
 
 from outrider.config import cache_directory
+from outrider.drafters import build_drafter, parse_drafter
 from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
 from outrider.engine.result import Result
 from outrider.engine.samples import gather, submit_samples
 from outrider.errors import OptionError, PromptError, UnknownNameError
 from outrider.loop.accept.table import RuleChoice
-from outrider.loop.draft.base import Drafter, DrafterClass
+from outrider.loop.draft.base import Drafter
 from outrider.models.base import LoadedModel
 from outrider.planner.machine import processor
 from outrider.planner.measured import MeasuredLatency
-from outrider.registry import DRAFTERS
 from outrider.sampling.params import SamplingParams
 
 Messages = Sequence[dict[str, Any]]
@@ -42,7 +42,10 @@ class LLM:
         weights: str = "auto",
         device: str = "auto",
     ) -> None:
-        """`latency` tells what draft nodes cost; with None they count as free."""
+        """`latency` tells what draft nodes cost; it is measured now if the drafter asks for it.
+
+        With None they count as free.
+        """
         self.model = model
         self.drafter_name = drafter_name
         self.rule_name = rule
@@ -50,6 +53,7 @@ class LLM:
         self.budget = budget
         self._drafter = drafter
         self._latency = latency
+        self._curve = None if latency is None or not drafter.weighs_costs else latency.get()
         self._weights, self._device = weights, device
 
     @overload
@@ -98,7 +102,7 @@ class LLM:
         """Complete one prompt and yield its text as it comes; the last chunk carries the `Result`.
 
         Closing the stream aborts the request. Errors in the arguments are raised at once, not when the
-        stream is first advanced.
+        stream is first advanced. A stream is one sample: `n` or `best_of` above 1 is an OptionError.
         """
         engine = self._engine()
         request = engine.submit(self.encode(prompt, chat=chat), _settings(params, options))
@@ -120,12 +124,21 @@ class LLM:
             raise OptionError("chat=True takes text or messages; token ids are run as they are")
         return ids
 
-    def using(self, *, drafter: str | None = None, rule: str | None = None, budget: int | None = None) -> LLM:
+    def using(
+        self,
+        *,
+        drafter: str | None = None,
+        drafter_options: Mapping[str, Any] | None = None,
+        rule: str | None = None,
+        budget: int | None = None,
+    ) -> LLM:
         """Return an LLM with another drafter, rule or budget that shares this one's loaded target."""
         name = self.drafter_name if drafter is None else drafter
-        made = (
-            self._drafter if drafter is None else build_drafter(name, self.model, self._weights, self._device)
-        )
+        made = self._drafter
+        if drafter is not None or drafter_options is not None:
+            made = build_drafter(
+                name, self.model, weights=self._weights, device=self._device, options=drafter_options
+            )
         return LLM(
             self.model,
             made,
@@ -140,7 +153,6 @@ class LLM:
         )
 
     def _engine(self) -> Engine:
-        latency = self._latency if self._drafter.weighs_costs else None
         return Engine(
             self.model,
             self._drafter,
@@ -149,7 +161,7 @@ class LLM:
             guarantee=self._choice.guarantee,
             lossy=self._choice.lossy,
             budget=self.budget,
-            latency=None if latency is None else latency.get(),
+            latency=self._curve,
         )
 
 
@@ -157,6 +169,7 @@ def load(
     model: Any,
     *,
     drafter: str = "none",
+    drafter_options: Mapping[str, Any] | None = None,
     rule: str = "auto",
     guarantee: str | None = None,
     lossy: bool = False,
@@ -170,8 +183,10 @@ def load(
     """Load a model and make it ready to generate.
 
     `model`: "demo" (the embedded default), a Hugging Face directory, a `.gguf` file, a hub id, or a
-    transformers model in memory (then with its `tokenizer`). `drafter`: "none", "suffix", or "lm:MODEL" for a
-    separate draft model. `rule`: "auto" or the name of one; `guarantee`: "same_tokens" (what "auto" keeps) or
+    transformers model in memory (then with its `tokenizer`). `drafter`: "none", "suffix", "recycle",
+    "lm:MODEL" for a separate draft model, or "merged:A+B" for several in one tree; `drafter_options` are
+    what can be set about it, by name. `rule`: "auto" or the name of one; `guarantee`: "same_tokens" (what
+    "auto" keeps) or
     "same_law"; `lossy=True` is needed for a rule that changes the distribution of the text. `weights`:
     "auto", "fp32", "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of
     one pass. Drafts are cut where more nodes do not pay, by the measured time of a pass on this machine; with
@@ -188,9 +203,9 @@ def load(
         if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 1024:
             raise OptionError(f"threads={threads!r} is not allowed; give a whole number from 1 to 1024")
         torch.set_num_threads(threads)
-    DRAFTERS[drafter.partition(":")[0]]  # an unknown drafter fails before weights are read
+    parse_drafter(drafter)  # what cannot be a drafter fails before weights are read
     loaded = load_model(model, weights=weights, device=device, tokenizer=tokenizer)
-    made = build_drafter(drafter, loaded, weights, device)
+    made = build_drafter(drafter, loaded, weights=weights, device=device, options=drafter_options)
     return LLM(
         loaded,
         made,
@@ -203,27 +218,6 @@ def load(
         weights=weights,
         device=device,
     )
-
-
-def build_drafter(spec: str, target: LoadedModel, weights: str, device: str) -> Drafter:
-    """Make the drafter that `spec` names: "name", or "name:MODEL" for one that drafts with a model."""
-    name, _, argument = spec.partition(":")
-    kind: DrafterClass = DRAFTERS.load(name)
-    if kind.takes_model != bool(argument):
-        wants = (
-            f"needs a model: write {name}:PATH" if kind.takes_model else f"takes no argument: write {name}"
-        )
-        raise OptionError(f"the drafter {name!r} {wants}")
-    model = None
-    if argument:
-        from outrider.models.compare import check_same_vocabulary
-        from outrider.models.load import load_model
-
-        model = load_model(argument, weights=weights, device=device)
-        check_same_vocabulary(
-            target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
-        )
-    return kind.build(target.target, model, {})
 
 
 def _latency(model: LoadedModel) -> MeasuredLatency:

@@ -52,6 +52,8 @@ DRAFTERS = Table(
     {
         "none": "outrider.loop.draft.none:NoDrafter",
         "suffix": "outrider.loop.draft.suffix:SuffixDrafter",
+        "recycle": "outrider.loop.draft.recycle:RecycleDrafter",
+        "merged": "outrider.loop.draft.merged:MergedDrafter",
         "lm": "outrider.loop.draft.lm:ModelDrafter",
     },
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,6 +111,10 @@ def test_several_samples_are_printed_and_stand_in_the_document(tiny: str, capsys
         (["--n", "3", "--best-of", "2"], "best_of=2 is not allowed"),
         (["--min-tokens", "200"], "min_tokens=200 is more than max_tokens=128"),
         (["--allow-token", "5", "--ban-token", "5"], "token 5 stands in both"),
+        (["--regex", "(a"], "regex does not compile: unclosed group"),
+        (["--regex", "a", "--choice", "b"], "regex and choice cannot be given together"),
+        (["--grammar", "no/such/file"], "--grammar: cannot read 'no/such/file' as UTF-8 text"),
+        (["--json-schema", "no/such/file"], "--json-schema: cannot read 'no/such/file'"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(
@@ -116,3 +122,38 @@ def test_what_cannot_be_honoured_is_refused(
 ) -> None:
     assert main(["generate", tiny, "--prompt", "abc", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_output_is_what_a_grammar_asks_for(tiny: str, tmp_path: Path, capsys: Captured) -> None:
+    schema = tmp_path / "schema.json"
+    kinds = ["alpha", "beta"]
+    properties = {
+        "kind": {"enum": kinds},
+        "count": {"type": "integer", "minimum": 0, "maximum": 99},
+        "note": {"type": "string", "pattern": "^[a-z]{0,6}$"},
+    }
+    asked = {"type": "object", "properties": properties, "required": list(properties)}
+    schema.write_text(json.dumps({**asked, "additionalProperties": False}), encoding="utf-8")
+    grammar = tmp_path / "grammar.gbnf"
+    grammar.write_text('root ::= "- " [a-c]+ "\\n- " [a-c]+ "."', encoding="utf-8")
+    words = [tiny, *BASE[:2], "--max-tokens", "400", "--json", "--temperature", "0.7", "--seed", "3"]
+    for extra, pattern in (
+        (["--json-schema", str(schema)], ""),
+        (["--regex", "(abc|bca){2,4}[.]"], "(abc|bca){2,4}[.]"),
+        (["--grammar", str(grammar)], "- [a-c]+\n- [a-c]+[.]"),
+        (["--choice", "one", "--choice", "two hundred"], "one|two hundred"),
+    ):
+        found = [document([*words, "--drafter", drafter, *extra], capsys) for drafter in ("none", "suffix")]
+        assert found[0]["token_ids"] == found[1]["token_ids"]
+        assert found[1]["finish_reason"] == "stop"
+        assert found[1]["speculation"]["passes"] < found[0]["speculation"]["passes"]
+        if pattern:
+            assert re.fullmatch(pattern, found[1]["text"])
+        else:
+            value = json.loads(found[1]["text"])
+            assert list(value) == ["kind", "count", "note"]
+            assert value["kind"] in kinds
+            assert value["count"] in range(100)
+            assert re.fullmatch("[a-z]{0,6}", value["note"])
+    begun = document([*words, "--json-object"], capsys)["text"]
+    assert begun.startswith("{")

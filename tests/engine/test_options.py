@@ -14,6 +14,7 @@ from outrider.engine.options import banned_sequences
 from outrider.errors import OptionError
 from outrider.models.base import LoadedModel
 from outrider.models.toy import ToyTarget, ToyTokenizer
+from outrider.sampling.constraint import Constraint
 from outrider.sampling.params import SamplingParams
 from reference import reference_tokens, settings
 
@@ -104,7 +105,7 @@ def test_a_stop_string_that_begins_with_the_last_byte_before_min_tokens_does_not
         assert result.completion_tokens >= min_tokens
 
 
-class OddAfterEven:
+class OddAfterEven(Constraint):
     """A constraint that lets only tokens of the other parity follow."""
 
     def __init__(self) -> None:

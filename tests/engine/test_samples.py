@@ -15,6 +15,7 @@ from outrider.errors import OptionError
 from outrider.llm import LLM
 from outrider.loop.draft.none import NoDrafter
 from outrider.models.toy import ToyTarget
+from outrider.sampling.constraint import Constraint
 from reference import reference_law, settings
 
 TARGET = ToyTarget(VOCAB, seed=1, zeros=0.0)
@@ -90,7 +91,7 @@ def test_a_single_stream_or_request_refuses_to_be_several() -> None:
 
 
 def test_each_sample_has_a_constraint_of_its_own() -> None:
-    class Counting:
+    class Counting(Constraint):
         def __init__(self) -> None:
             self.committed: list[int] = []
 

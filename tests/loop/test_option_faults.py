@@ -257,7 +257,7 @@ def tokens_after_a_stop_string_stay(patch: Patch) -> None:
 def stop_strings_count_before_min_tokens(patch: Patch) -> None:
     whole = Stops.__init__
     patch.setattr(
-        Stops, "__init__", lambda self, ends, strings, text_of, _=0: whole(self, ends, strings, text_of)
+        Stops, "__init__", lambda self, ends, strings, text_of, *_: whole(self, ends, strings, text_of)
     )
 
 

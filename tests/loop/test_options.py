@@ -18,7 +18,7 @@ from outrider.models.toy import ToyTarget
 from outrider.registry import RULES
 from outrider.sampling.params import SamplingParams
 from outrider.types import Guarantee
-from reference import reference_law, reference_tokens, settings
+from reference import ended, reference_law, reference_tokens, settings
 
 PROMPTS = [[0, 1, 2], [3], [4, 5, 4, 5, 4, 5, 4], [7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5]]
 KEEPING_TOKENS = [name for name in RULES if RULES.load(name).guarantee is Guarantee.SAME_TOKENS]
@@ -70,18 +70,19 @@ def enumerated(
 
 def expected_law(target: ToyTarget, params: SamplingParams) -> dict[tuple[int, ...], float]:
     """Return the law of the text of plain decoding, from the slow reference."""
-    open_texts: dict[tuple[int, ...], float] = {(): 1.0}
-    ended: defaultdict[tuple[int, ...], float] = defaultdict(float)
     ends = {*params.stop_token_ids, *(() if params.ignore_eos else (2,))}
+    open_texts: dict[tuple[int, ...], float] = {(): 1.0}
+    closed: defaultdict[tuple[int, ...], float] = defaultdict(float)
     for _ in range(params.max_tokens or 0):
         grown: defaultdict[tuple[int, ...], float] = defaultdict(float)
         for text, mass in open_texts.items():
             p = reference_law(target, params, [1, 0, 1], text, (2,))
             for token, chance in enumerate(p.tolist()):
                 if chance:
-                    (ended if token in ends else grown)[*text, token] += mass * chance
+                    over = ended(params, [*text, token], ends, target.vocab_size)
+                    (closed if over else grown)[*text, token] += mass * chance
         open_texts = dict(grown)
-    return {**ended, **open_texts}
+    return {**closed, **open_texts}
 
 
 FEWER: dict[str, Any] = {"min_tokens": 1, "banned_words": ("ab", "caa", "bca"), "no_repeat_ngram_size": 3}
@@ -97,6 +98,10 @@ SMALL["top-k"] = {"temperature": 0.9, "top_k": 2}
 CASES = [
     *(("lm", sampling, 2) for sampling in SMALL),
     *(("lm", sampling, 3) for sampling in ("repetition penalty", "no repeated 4-grams", "everything")),
+    *(("lm", sampling, 4) for sampling in ("choice", "grammar", "regex with an end")),
+    *((drafter, "choice", 4) for drafter in ("suffix", "lm, tree 3,2,1", "lm, width 3", "merged with lm")),
+    *((drafter, "grammar", 4) for drafter in ("suffix", "lm, tree 3,2,1", "merged with lm")),
+    *((drafter, "regex with an end", 4) for drafter in ("lm, tree 3,2,1", "lm, width 3")),
     *(("suffix", sampling, 3) for sampling in ("penalties and filters", "own function", "everything")),
 ]
 """Drafter, setting and length of the texts whose law is enumerated."""
@@ -115,6 +120,19 @@ def test_the_law_of_a_text_is_that_of_the_slow_reference_over_all_outcomes(
     assert set(found) == set(expected)
     for text, mass in found.items():
         assert float(mass) == pytest.approx(expected[text], abs=3e-6)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("rule", ["auto", "rejection"])
+def test_a_draft_model_equal_to_the_target_is_always_right_under_every_option(
+    rule: str, sampling: str
+) -> None:
+    """It draws each guess under the very options of the target, on the guess's own path."""
+    target = ToyTarget(VOCAB, seed=1, zeros=0.0)
+    params = settings(**{**SAMPLINGS[sampling], "ignore_eos": True, "stop_token_ids": ()})
+    made = make_drafter("lm", target, share=Fraction(1))
+    for result in run(toy_model(target, EOS), made, PROMPTS, params, rule=rule, budget=4):
+        assert result.speculation.accepted == result.speculation.drafted > 0
 
 
 class NeverThree(ToyTarget):

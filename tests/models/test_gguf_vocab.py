@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from outrider.engine.grammar import Grammars
 from outrider.errors import LoadError, UnsupportedModelError
 from outrider.models.gguf_vocab import tokenizer_from_gguf
 
@@ -149,3 +151,26 @@ def test_descriptions_that_cannot_be_followed_are_refused(
 ) -> None:
     with pytest.raises(error, match=says):
         tokenizer_from_gguf(byte_level_metadata(byte_level, **changes))
+
+
+@pytest.mark.parametrize("kind", ["byte level", "sentence piece", "sentence piece, prefix"])
+def test_a_grammar_reads_each_vocabulary_as_it_writes_text(kind: str, byte_level: Any) -> None:
+    if kind == "byte level":
+        tokenizer = tokenizer_from_gguf(byte_level_metadata(byte_level))
+    else:
+        tokenizer = tokenizer_from_gguf(sentence_piece_metadata(add_space_prefix=kind.endswith("prefix")))
+    grammars = Grammars(tokenizer, len(tokenizer.vocabulary()))
+    for text in ("hello world", "in the  hell\n", "naïve 日本 <t", '{"a": [1, 2]}'):
+        tokens = tokenizer.encode(text, special=False)
+        # The space in front of the text is one that `decode` takes away again.
+        written = f" {text}" if kind.endswith("prefix") else text
+        constraint = grammars.constraint("choice", json.dumps([written]), [])
+        assert constraint.accepts(tokens) == len(tokens)
+        assert constraint.is_over(tokens)
+        assert not constraint.is_over(tokens[:-1])
+        assert constraint.accepts([*tokens[:-1], (tokens[-1] + 1) % 200]) == len(tokens) - 1
+    end = next(iter(tokenizer.eos_ids))
+    constraint = grammars.constraint("regex", r"(?s:.*)", [end])
+    assert constraint.accepts([end]) == 1
+    control = tokenizer.vocabulary()["<s>"]
+    assert constraint.accepts([control]) == 0

@@ -13,6 +13,7 @@ from torch import Tensor
 from outrider.errors import NumericsError
 from outrider.sampling.law import LogitLaws, law
 from outrider.sampling.params import SamplingParams
+from outrider.sampling.processing import processing_of
 
 
 def reference(logits: list[float], params: SamplingParams) -> list[float]:
@@ -179,3 +180,22 @@ def mass_of(values: Tensor) -> float:
 def test_a_law_over_a_large_vocabulary_has_mass_one(params: SamplingParams) -> None:
     logits = 3 * torch.randn(49152, generator=torch.Generator().manual_seed(2))
     assert mass_of(law(logits, params)) == pytest.approx(1, abs=1e-6)
+
+
+def test_likely_tokens_are_the_bare_logits_and_best_ones_follow_the_options() -> None:
+    logits = torch.tensor([[0.0, 3.0, 1.0, 3.0, -9.0]])
+    laws = LogitLaws(logits, SamplingParams())
+    assert laws.likely(0, 3) == [(1, 0.0), (3, 0.0), (2, 2.0)]
+    assert laws.likely(0, 9) == [(1, 0.0), (3, 0.0), (2, 2.0), (0, 3.0)], "far below the first is left out"
+    whole = float(logits.exp().sum())
+    assert [token for token, _ in laws.best(0, 2)] == [1, 3]
+    assert [p for _, p in laws.best(0, 2)] == pytest.approx([math.exp(3) / whole] * 2)
+    banned = SamplingParams(banned_tokens=(1,))
+    barred = LogitLaws(logits, banned, processing_of(banned, [], 0), lambda row: ())
+    assert barred.likely(0, 1) == [(1, 0.0)]
+    assert [token for token, _ in barred.best(0, 2)] == [3, 2]
+
+
+def test_a_row_with_nan_has_no_likely_tokens() -> None:
+    laws = LogitLaws(torch.tensor([[0.0, float("nan")]]), SamplingParams())
+    assert laws.likely(0, 2) == []

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from transformers.generation import logits_process as theirs
 
 from outrider.errors import DeadEndError, NumericsError, OptionError
+from outrider.sampling.constraint import Constraint
 from outrider.sampling.history import NGrams, Tally
 from outrider.sampling.law import LogitLaws, law
 from outrider.sampling.params import SamplingParams
@@ -196,7 +197,7 @@ def test_damaged_logits_are_told_from_what_options_excluded() -> None:
         laws.mode(1)
 
 
-class Alternating:
+class Alternating(Constraint):
     """After an even token an odd one, and the other way round; moves on with committed tokens only."""
 
     def __init__(self) -> None:

@@ -22,6 +22,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def audit(
     model: options.Model,
     drafter: options.Drafter = "suffix",
+    drafter_option: options.DrafterOption = None,
     rule: options.Rule = "auto",
     guarantee: options.GuaranteeOption = None,
     allow_lossy: options.AllowLossy = False,
@@ -53,6 +54,7 @@ def audit(
     don't change the tokens, and sampled text follows the model's laws.
     """
     options.check_names([drafter], rule)
+    settings = options.drafter_options(drafter_option)
     params = _params(option or [], max_tokens)
 
     from outrider.bench import audit as bench
@@ -66,6 +68,7 @@ def audit(
         model,
         notes,
         drafter=drafter,
+        drafter_options=settings,
         rule=rule,
         guarantee=guarantee,
         lossy=allow_lossy,
@@ -77,7 +80,10 @@ def audit(
     proved = list(RULES) if rule == "auto" else [rule] if rule in RULES else []
     parts = {
         "rules": ("proving the rules", bench.rule_checks(proved, cases=cases, seed=seed)),
-        "loop": ("enumerating the loop", bench.loop_checks(drafter, rule, guarantee, params)),
+        "loop": (
+            "enumerating the loop",
+            bench.loop_checks(drafter, rule, guarantee, params, options=settings),
+        ),
         "rows": ("comparing rows", bench.row_checks(llm.model.target, seed=seed)),
         "tokens": ("comparing texts", bench.identity_checks(llm, params)),
     }

@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from outrider.errors import OptionError
 from outrider.registry import DRAFTERS, LOSSY_RULES, PEERS, RULES
 
-DRAFTER_HELP = f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH)."
+DRAFTER_HELP = (
+    f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH), merged two or more "
+    "others (merged:suffix+recycle, merged:suffix+lm:PATH)."
+)
 PEER_HELP = (
     f"Run another engine on the same prompts: {', '.join(PEERS)}; "
     "llama.cpp takes weights after a colon (llama.cpp:f16). May be given several times."
@@ -22,6 +26,12 @@ Model = Annotated[
     ),
 ]
 Drafter = Annotated[str, typer.Option("--drafter", metavar="NAME[:MODEL]", help=DRAFTER_HELP)]
+DrafterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drafter-option", metavar="NAME=VALUE", help="Set an option of the drafter (several times)."
+    ),
+]
 Rule = Annotated[
     str,
     typer.Option(
@@ -96,10 +106,34 @@ Out = Annotated[
 ]
 
 
+def drafter_options(given: list[str] | None) -> dict[str, str]:
+    """Return options of a drafter by name; OptionError for a text without an equals sign."""
+    bad = next((text for text in given or () if "=" not in text), None)
+    if bad is not None:
+        raise OptionError(f"--drafter-option {bad!r} has no value; write NAME=VALUE")
+    pairs = (text.partition("=") for text in given or ())
+    return {name.strip().replace("-", "_"): value for name, _, value in pairs}
+
+
+def options_by_drafter(given: list[str] | None, drafters: list[str]) -> dict[str, dict[str, str]]:
+    """Return options written DRAFTER.NAME=VALUE by drafter; OptionError for a drafter that is not run."""
+    found: dict[str, dict[str, str]] = {}
+    names = {drafter.partition(":")[0] for drafter in drafters}
+    for text in given or ():
+        drafter, dot, option = text.partition(".")
+        if not dot or drafter not in names:
+            known = ", ".join(sorted(names))
+            raise OptionError(f"--drafter-option {text!r}: write DRAFTER.NAME=VALUE with one of {known}")
+        found.setdefault(drafter, {}).update(drafter_options([option]))
+    return found
+
+
 def check_names(drafters: list[str], rule: str, guarantee: str | None = None, lossy: bool = False) -> None:
     """Look the names up before a model is loaded for them; UnknownNameError names the near ones."""
+    from outrider.drafters import parse_drafter
+
     for drafter in drafters:
-        DRAFTERS[drafter.partition(":")[0]]
+        parse_drafter(drafter)
     from outrider.loop.accept.table import RuleChoice
 
     RuleChoice(rule, guarantee, lossy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -48,6 +49,23 @@ BanWord = Annotated[
     list[str] | None,
     typer.Option("--ban-word", metavar="TEXT", help=f"Never emit this text's tokens {_SEVERAL}."),
 ]
+JsonSchema = Annotated[
+    Path | None,
+    typer.Option("--json-schema", metavar="FILE", help="The output is JSON of the schema in this file."),
+]
+JsonObject = Annotated[bool, typer.Option("--json-object", help="The output is a JSON object.")]
+Regex = Annotated[
+    str | None,
+    typer.Option("--regex", metavar="REGEX", help="The whole output matches this regular expression."),
+]
+Grammar = Annotated[
+    Path | None,
+    typer.Option("--grammar", metavar="FILE", help="The output is of the grammar in this file (Lark, GBNF)."),
+]
+Choice = Annotated[
+    list[str] | None,
+    typer.Option("--choice", metavar="TEXT", help=f"The output is this text, or another one {_SEVERAL}."),
+]
 MinTokens = Annotated[
     int, typer.Option("--min-tokens", min=0, metavar="N", help="Fewest tokens before the text may end.")
 ]
@@ -82,6 +100,18 @@ def read_biases(words: list[str] | None) -> dict[int, float]:
         except ValueError:
             raise OptionError(f"--logit-bias {word!r}: write ID=X, as in 1734=-2.5") from None
     return biases
+
+
+def read_grammar(option: str, file: Path | None) -> str | None:
+    """Return the text of the file that an option names, None where it names none; OptionError where it
+    cannot be read.
+    """
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"{option}: cannot read {str(file)!r} as UTF-8 text: {error}") from error
 
 
 def check_json(as_json: bool, logprobs: int | None, prompt_logprobs: int | None) -> None:

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 
+from outrider.engine.grammar import grammar_of
 from outrider.engine.meter import MeteredDrafter, MeteredTarget
 from outrider.engine.options import banned_sequences, check_options
 from outrider.engine.request import Request
@@ -113,12 +114,25 @@ class Engine:
         banned = banned_sequences(params, tokenizer)
         last_length = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
         ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else tokenizer.eos_ids)
+        ends_here = [token for token in ends if token < target.vocab_size]
+        grammar = grammar_of(self._model, params, ends_here)
+        if grammar is not None and constraint is not None:
+            raise OptionError(f"{grammar.name} and a constraint cannot be given together; keep one of them")
         cache = target.new_cache()
         if not cache.can_rewind:
             raise CapabilityError(
                 f"{self._model.name} keeps a state that cannot be rewound, so it cannot verify drafts"
             )
         tokens = list(prompt)
+        processing = processing_of(
+            params,
+            tokens,
+            len(prompt),
+            end_tokens=ends_here,
+            banned_sequences=banned,
+            constraint=constraint or grammar,
+        )
+        is_over = None if processing is None else processing.is_over
         seed = secrets.randbits(64) if params.seed is None else params.seed
         sequence = Sequence(
             tokens=tokens,
@@ -129,19 +143,12 @@ class Engine:
             rule=rule,
             cache=cache,
             draft_state=self._drafter.open(prompt),
-            stops=Stops(ends, params.stop, tokenizer.decode, params.min_tokens),
+            stops=Stops(ends, params.stop, tokenizer.decode, params.min_tokens, is_over),
             last_length=last_length,
             request=sample or 0,
             record=record_of(params),
             prompt_rows=PROMPT_ROWS if params.prompt_logprobs is None else LOGPROB_ROWS,
-            processing=processing_of(
-                params,
-                tokens,
-                len(prompt),
-                end_tokens=(token for token in ends if token < target.vocab_size),
-                banned_sequences=banned,
-                constraint=constraint,
-            ),
+            processing=processing,
         )
         request = Request(
             self._submitted,

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from outrider.cache.base import Cache
-from outrider.loop.draft.base import Ask, Drafter
+from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.models.base import Batch, Target
 from outrider.types import DraftTree
 
@@ -50,7 +50,8 @@ class MeteredDrafter:
     def __init__(self, drafter: Drafter) -> None:
         self._drafter = drafter
         self.name, self.has_law = drafter.name, drafter.has_law
-        self.weighs_costs = drafter.weighs_costs
+        self.weighs_costs, self.observes = drafter.weighs_costs, drafter.observes
+        self.speculates = getattr(drafter, "speculates", True)
         self._seconds = 0.0
 
     def open(self, prompt: Sequence[int]) -> Any:
@@ -63,6 +64,12 @@ class MeteredDrafter:
         trees = self._drafter.propose(asks)
         self._seconds += time.perf_counter() - start
         return trees
+
+    def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Pass on, timed."""
+        start = time.perf_counter()
+        self._drafter.observe(state, tree, rows)
+        self._seconds += time.perf_counter() - start
 
     def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:
         """Pass on, timed."""

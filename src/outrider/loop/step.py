@@ -10,6 +10,7 @@ from collections.abc import Sequence as Many
 from outrider.errors import OutriderError
 from outrider.loop.commit.commit import commit, fail
 from outrider.loop.draft.base import Ask, Drafter
+from outrider.loop.draft.constrained import begin_with, cut
 from outrider.loop.sequence import Sequence
 from outrider.loop.verify.score import score
 from outrider.models.base import Target
@@ -38,6 +39,8 @@ def step(
         try:
             with one_thread():
                 verdict = sequence.rule.decide(result, draws)
+            if drafter.observes:
+                drafter.observe(sequence.draft_state, result.tree, result.laws)
             committed.append(commit(sequence, drafter, result, verdict))
         except OutriderError as error:
             committed.append(fail(sequence, error))
@@ -50,8 +53,9 @@ def draft(
     """Ask for a tree for every sequence that is ready to emit; None for those still reading their prompt.
 
     No draft is deeper than what may still be emitted, so none reaches past the context or the length asked
-    for.
+    for. Where a grammar forces tokens, they are drafted first; what it refuses is not drafted.
     """
+    speculates = getattr(drafter, "speculates", True)
     trees: list[DraftTree | None] = [None] * len(sequences)
     asks, asking = [], []
     for index, sequence in enumerate(sequences):
@@ -60,6 +64,7 @@ def draft(
         trees[index] = DraftTree()
         nodes = min(budget, sequence.room - 1)
         if nodes > 0:
+            forced = sequence.processing.forced(nodes) if speculates and sequence.processing else ()
             asks.append(
                 Ask(
                     state=sequence.draft_state,
@@ -72,9 +77,11 @@ def draft(
                     costs=costs[: nodes + 1],
                     siblings=sequence.rule.siblings,
                     wants_laws=sequence.rule.reads_laws,
+                    forced=forced,
                 )
             )
             asking.append(index)
-    for index, tree in zip(asking, drafter.propose(asks) if asks else [], strict=True):
-        trees[index] = tree
+    proposed = drafter.propose(asks) if asks else []
+    for index, ask, tree in zip(asking, asks, proposed, strict=True):
+        trees[index] = cut(begin_with(ask, tree), ask.processing)
     return trees

@@ -85,6 +85,10 @@ class Tokenizer(Protocol):
         """Return every token's text with its id, added tokens included."""
         ...
 
+    def description(self) -> str | None:
+        """Return the whole tokenizer as JSON in the format of `tokenizers`; None where it has none."""
+        ...
+
 
 @dataclass(frozen=True)
 class LoadedModel:
@@ -95,3 +99,5 @@ class LoadedModel:
     tokenizer: Tokenizer
     details: dict[str, Any] = field(default_factory=dict)
     """architecture, parameters, weights (precision), kernel, source, load_seconds, notices."""
+    prepared: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What was worked out of its vocabulary when first asked for."""

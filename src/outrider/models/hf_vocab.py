@@ -79,6 +79,16 @@ class TransformersTokenizer:
         """Return every token's text with its id, added tokens included."""
         return dict(self._tokenizer.get_vocab())
 
+    def description(self) -> str | None:
+        """Return the whole tokenizer as JSON in the format of `tokenizers`; None for one in Python."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        if not isinstance(backend, Backend):
+            return None
+        copy = Backend.from_str(backend.to_str())
+        copy.no_truncation()
+        copy.no_padding()
+        return str(copy.to_str())
+
 
 def eos_ids_of(*configs: Mapping[str, Any]) -> list[int]:
     """Return the `eos_token_id` of configurations, each a number, a list of them or absent."""

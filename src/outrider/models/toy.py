@@ -9,6 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
 from torch import Tensor
 
 from outrider.cache.base import Cache
@@ -150,6 +152,13 @@ class ToyTokenizer:
     def vocabulary(self) -> dict[str, int]:
         """Return every letter with its id."""
         return {chr(ord("a") + token): token for token in range(self.vocab_size)}
+
+    def description(self) -> str:
+        """Return a tokenizer of these letters as JSON in the format of `tokenizers`."""
+        backend = Backend(models.BPE(vocab=self.vocabulary(), merges=[]))
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        backend.decoder = decoders.ByteLevel()
+        return str(backend.to_str())
 
 
 def _log(probability: Fraction) -> float:

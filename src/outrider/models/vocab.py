@@ -83,6 +83,10 @@ class TextTokenizer:
         """Return every token's text with its id, added tokens included."""
         return dict(self.backend.get_vocab(with_added_tokens=True))
 
+    def description(self) -> str:
+        """Return the whole tokenizer as JSON in the format of `tokenizers`."""
+        return str(self.backend.to_str())
+
 
 def render_chat(template: str, messages: Sequence[dict[str, Any]], texts: Mapping[str, str]) -> str:
     """Return the text that a chat template makes of messages, with the opening of the assistant's turn.

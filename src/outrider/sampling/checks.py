@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -80,6 +81,20 @@ def biases(option: str, value: Any) -> tuple[tuple[int, float], ...]:
     if len({token for token, _ in pairs}) < len(pairs):
         raise refusal(option, value, "each token id once")
     return tuple(sorted((token, float(bias)) for token, bias in pairs))
+
+
+def schema(option: str, value: Any) -> str | None:
+    """Return a JSON schema, a mapping or its text, as text; None is none."""
+    allowed = "a JSON schema: a dict, or its JSON text"
+    if value is None:
+        return None
+    try:
+        parsed = json.loads(value) if isinstance(value, str) else value
+        if not isinstance(parsed, Mapping):
+            raise refusal(option, value, allowed)
+        return json.dumps(dict(parsed))
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{option} is no JSON ({error}); give {allowed}") from None
 
 
 def functions(option: str, value: Any) -> tuple[Callable[..., Any], ...]:

@@ -17,7 +17,9 @@ The options of a request act in this order, each on what the ones before it left
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 import torch
 from jaxtyping import Float
@@ -28,6 +30,8 @@ from outrider.sampling.logprobs import TokenLogprobs, of_law, of_logits
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
 
+UNLIKELY = 6.0
+"""Tokens less likely than the likeliest by more than this factor's logarithm are not worth naming."""
 _COLDEST, _HOTTEST = 1e-30, 1e30  # keeps -x / temperature within float32
 
 
@@ -100,13 +104,22 @@ class LogitLaws:
         """Return the most likely token of a row, the lowest id among equals."""
         if self._processing is not None:
             return most_likely(self._row(row)[None])[0]
-        if row not in self._modes:
-            # A device is asked once for all rows; a CPU looks at those that are wanted.
-            rows = [row] if self._logits.device.type == "cpu" else range(len(self))
-            self._modes.update(zip(rows, most_likely(self._logits[rows[0] : rows[-1] + 1]), strict=True))
-        mode = self._modes[row]
+        mode = self._bare_mode(row)
         _check(self._logits[row, mode].item())
         return mode
+
+    def likely(self, row: int, count: int) -> list[tuple[int, float]]:
+        """Return up to `count` of a row's most likely tokens, the likeliest first, by the bare logits.
+
+        Each comes with how far its logit lies below the first one's; those further than `UNLIKELY` are left
+        out, and of a row with NaN all.
+        """
+        logits = self._logits[row].to(torch.float32)
+        peak = logits[self._bare_mode(row)]
+        # Comparing all and sorting a few is several times as fast as topk on a CPU.
+        near = (logits > peak - UNLIKELY).nonzero().flatten()
+        below = (peak - logits[near]).tolist()
+        return sorted(zip(near.tolist(), below, strict=True), key=itemgetter(1))[:count]
 
     def confidence(self, row: int) -> float:
         """Return the probability of a row's most likely token at temperature 1, before any filter."""
@@ -119,16 +132,38 @@ class LogitLaws:
         """
         return of_law(self[row], token, top) if processed else of_logits(self._logits[row], token, top)
 
+    def best(self, row: int, count: int) -> list[tuple[int, float]]:
+        """Return up to `count` of a row's most likely tokens, the likeliest first, with their probabilities.
+
+        At temperature 1, before any filter, as `confidence`; of equal ones the lowest id first.
+        """
+        logits = self._row(row).to(torch.float32)
+        below = logits[self.mode(row)] - logits
+        near = (below < UNLIKELY).nonzero().flatten()
+        weight = 1.0 / float((-below).exp_().sum())
+        found = sorted(zip(below[near].tolist(), near.tolist(), strict=True))[:count]
+        return [(token, weight * math.exp(-far)) for far, token in found]
+
     def is_dead_end(self, row: int) -> bool:
-        """Tell whether the options leave no token that may follow a row, or fail at it.
+        """Tell whether nothing that is emitted can follow a row: its path ends the text by the constraint, or
+        the options leave no token there, or fail.
 
         A drafter ends its path there; where the text comes to it, the target's own law says what is wrong.
         """
         try:
+            if self._processing is not None and self._processing.is_over(self._path(row)):
+                return True
             self._row(row)
         except OptionError:
             return True
         return False
+
+    def _bare_mode(self, row: int) -> int:
+        if row not in self._modes:
+            # A device is asked once for all rows; a CPU looks at those that are wanted.
+            rows = [row] if self._logits.device.type == "cpu" else range(len(self))
+            self._modes.update(zip(rows, most_likely(self._logits[rows[0] : rows[-1] + 1]), strict=True))
+        return self._modes[row]
 
     def _row(self, row: int) -> Float[Tensor, " V"]:
         """Return a row's logits after all that its prefix does to them."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -12,6 +14,9 @@ from outrider.sampling import checks
 
 LogitsProcessor = Callable[[Sequence[int], Tensor], Tensor]
 """A user's own function: (the tokens before a row, its logits [V] float32) to its new logits [V]."""
+
+OUTPUT_GRAMMARS = ("json_schema", "json_object", "regex", "grammar", "choice")
+"""Options that say what the output must be; at most one of them is given."""
 
 MOST_LOGPROBS = 20
 """Most alternatives that `logprobs` and `prompt_logprobs` list for a token."""
@@ -46,7 +51,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     """Taken from a token's logit once for each time the output holds it; from -2 to 2."""
     no_repeat_ngram_size: int = 0
-    """No run of this many tokens occurs twice in prefix and output; 0 is off."""
+    """No run of this many tokens occurs twice in the prefix; 0 is off."""
     logit_bias: Mapping[int, float] | tuple[tuple[int, float], ...] = ()
     """Added to logits: {token id: number}; kept as pairs in order of id."""
     allowed_tokens: tuple[int, ...] | None = None
@@ -60,6 +65,16 @@ class SamplingParams:
     """Functions of one's own, one or several: f(prefix_tokens, logits [V]) returns the new logits [V]. Called
     in order with each node's own prefix, for the target and for a draft model alike, never twice for one row
     of a pass. They must be pure: nodes are asked for in any order, and most are never emitted."""
+    json_schema: Mapping[str, Any] | str | None = None
+    """The output is JSON of this schema, given as a dict or as text; kept as text."""
+    json_object: bool = False
+    """The output is a JSON object."""
+    regex: str | None = None
+    """The whole output matches this regular expression (no look-around)."""
+    grammar: str | None = None
+    """The output is of this grammar: Lark (its first rule is `start`), or GBNF (`root ::=`)."""
+    choice: tuple[str, ...] = ()
+    """The output is one of these strings."""
     seed: int | None = None
     """The same seed gives the same text; None draws one at random."""
     n: int = 1
@@ -87,6 +102,7 @@ class SamplingParams:
     def __post_init__(self) -> None:
         self._check_filters()
         self._check_prefix_options()
+        self._check_output_grammar()
         self._check_samples()
         self._check_ends()
 
@@ -120,6 +136,19 @@ class SamplingParams:
                     f"token {both[0]} stands in both allowed_tokens and banned_tokens; take it out of one"
                 )
 
+    def _check_output_grammar(self) -> None:
+        self._keep("json_schema", checks.schema("json_schema", self.json_schema))
+        self._keep("choice", checks.texts("choice", self.choice))
+        if not isinstance(self.json_object, bool):
+            raise checks.refusal("json_object", self.json_object, "True or False")
+        for option in ("regex", "grammar"):
+            value = getattr(self, option)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise checks.refusal(option, value, "a non-empty string, or None")
+        given = [option for option in OUTPUT_GRAMMARS if getattr(self, option)]
+        if len(given) > 1:
+            raise OptionError(f"{' and '.join(given)} cannot be given together; keep one of them")
+
     def _check_samples(self) -> None:
         if self.seed is not None:
             checks.whole("seed", self.seed, "a 64-bit whole number, or None", _SEED_LOW, _SEED_HIGH)
@@ -148,6 +177,16 @@ class SamplingParams:
         self._keep("stop_token_ids", checks.ids("stop_token_ids", self.stop_token_ids))
         if not isinstance(self.ignore_eos, bool):
             raise checks.refusal("ignore_eos", self.ignore_eos, "True or False")
+
+    @property
+    def output_grammar(self) -> tuple[str, str] | None:
+        """Which option says what the output must be, and its value as text; None where none does."""
+        option = next((option for option in OUTPUT_GRAMMARS if getattr(self, option)), None)
+        if option is None:
+            return None
+        value = getattr(self, option)
+        texts = {"json_object": '{"type": "object"}', "choice": json.dumps(self.choice)}
+        return option, texts.get(option, value)
 
     @property
     def samples(self) -> int:

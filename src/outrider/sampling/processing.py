@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -64,7 +65,7 @@ class Processing:
             ("banned_words", bool(self._sequences), self._ban_words),
             ("no_repeat_ngram_size", params.no_repeat_ngram_size > 0, self._ban_ngrams),
             ("min_tokens", params.min_tokens > 0 and bool(self._end_tokens), self._ban_ends),
-            ("the constraint", constraint is not None, self._constrain),
+            (constraint.name if constraint else "", constraint is not None, self._constrain),
         ]
         self._steps = [step for _, on, step in [*moving, *excluding] if on]
         self._excluding = [name for name, on, _ in excluding if on]
@@ -89,6 +90,38 @@ class Processing:
                 f"{', '.join(self._excluding)} exclude all of them; loosen one of these options"
             )
         return row
+
+    @property
+    def constrained(self) -> bool:
+        """True where there is a constraint."""
+        return self._constraint is not None
+
+    def accepts(self, path: Sequence[int]) -> int:
+        """Return how many tokens of a drafted path, from its first, the constraint allows."""
+        if self._constraint is None:
+            return len(path)
+        with suppress(OptionError):  # raised again where the text comes there
+            self._catch_up()
+            return self._constraint.accepts(path)
+        return 0
+
+    def is_over(self, path: Sequence[int]) -> bool:
+        """Tell whether the constraint ends the text after a drafted path: nothing may follow but its end."""
+        if self._constraint is None or not path or self._emitted(path) < self._params.min_tokens:
+            return False
+        with suppress(OptionError):
+            self._catch_up()
+            return self._constraint.is_over(path)
+        return False
+
+    def forced(self, limit: int) -> list[int]:
+        """Return at most `limit` tokens that the constraint leaves little choice about, as guesses."""
+        if self._constraint is None:
+            return []
+        with suppress(OptionError):
+            self._catch_up()
+            return self._constraint.forced(limit)
+        return []
 
     def _emitted(self, path: Sequence[int]) -> int:
         return len(self._tokens) - self._prompt_length + len(path)
@@ -134,13 +167,20 @@ class Processing:
 
     def _constrain(self, row: Tensor, path: Sequence[int]) -> None:
         assert self._constraint is not None
+        if self.is_over(path):
+            return  # never emitted, but a rule may ask for it
+        self._catch_up()
+        mask = self._constraint.mask(path, len(row))
+        if mask is not None:
+            row.masked_fill_(~mask.to(row.device), -torch.inf)
+
+    def _catch_up(self) -> None:
+        """Tell the constraint what was committed since it was last asked."""
+        assert self._constraint is not None
         fresh = self._tokens[self._constrained :]
         if fresh:
             self._constraint.commit(fresh)
             self._constrained += len(fresh)
-        mask = self._constraint.mask(path, len(row))
-        if mask is not None:
-            row.masked_fill_(~mask.to(row.device), -torch.inf)
 
 
 def processing_of(

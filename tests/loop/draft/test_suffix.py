@@ -180,7 +180,8 @@ def test_an_unknown_option_is_refused_with_the_near_ones() -> None:
         {"threshold": -0.1},
         {"max_nodes": 2.5},
         {"max_nodes": True},
-        {"threshold": "0.3"},
+        {"threshold": "much"},
+        {"max_nodes": "2.5"},
     ],
 )
 def test_an_option_out_of_its_range_is_refused_by_name(options: dict[str, Any]) -> None:

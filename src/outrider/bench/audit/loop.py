@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 from outrider.bench.audit.check import Check
+from outrider.drafters import assemble, parse_drafter
 from outrider.engine.engine import Engine
 from outrider.engine.result import Result
 from outrider.errors import DeadEndError
@@ -32,7 +35,13 @@ Text = tuple[int, ...]
 
 
 def loop_checks(
-    drafter: str, rule: str, guarantee: str | None, params: SamplingParams, *, worlds: int = 2
+    drafter: str,
+    rule: str,
+    guarantee: str | None,
+    params: SamplingParams,
+    *,
+    options: Mapping[str, Any] | None = None,
+    worlds: int = 2,
 ) -> Iterator[Check]:
     """Compare the joint law of the first tokens with plain decoding's over all outcomes of all draws.
 
@@ -48,7 +57,15 @@ def loop_checks(
         for prompt in PROMPTS:
             name = f"loop {drafter.partition(':')[0]} x {rule}: toy {world + 1}, prompt of {len(prompt)}"
             try:
-                yield _check(name, model, drafter, rule, guarantee, params, prompt)
+                yield _check(
+                    name,
+                    model,
+                    partial(_toy_drafter, drafter, target, options or {}),
+                    rule,
+                    guarantee,
+                    params,
+                    prompt,
+                )
             except DeadEndError as error:
                 yield Check(name, True, f"not looked at: with {VOCAB} tokens, {error}")
 
@@ -56,7 +73,7 @@ def loop_checks(
 def _check(
     name: str,
     model: LoadedModel,
-    drafter: str,
+    drafter: Callable[[], Drafter],
     rule: str,
     guarantee: str | None,
     params: SamplingParams,
@@ -64,8 +81,6 @@ def _check(
 ) -> Check:
     drafted = 0
     promise = Guarantee.LOSSY
-    assert isinstance(model.target, ToyTarget)
-    target = model.target
 
     def text_of(outcome: Outcome, made: Drafter, rule: str, guarantee: str | None) -> Text:
         nonlocal drafted, promise
@@ -80,7 +95,7 @@ def _check(
     plain = DRAFTERS.load("none").build(model.target, None, {})
 
     def speculate(outcome: Outcome) -> Text:
-        return text_of(outcome, _toy_drafter(drafter, target), rule, guarantee)
+        return text_of(outcome, drafter(), rule, guarantee)
 
     found = law_of(speculate)
     if promise is Guarantee.LOSSY:
@@ -123,14 +138,13 @@ def _plain_law(model: LoadedModel, params: SamplingParams, prompt: Sequence[int]
     return dict(masses)
 
 
-def _toy_drafter(spec: str, target: ToyTarget) -> Drafter:
-    kind = DRAFTERS.load(spec.partition(":")[0])
+def _toy_drafter(spec: str, target: ToyTarget, options: Mapping[str, Any]) -> Drafter:
+    parsed = parse_drafter(spec)
     like = None
-    if kind.takes_model:
+    if parsed.model is not None:
         model = ToyTarget(VOCAB, seed=9, like=target, share=Fraction(1, 2))
         like = LoadedModel("toy", model, ToyTokenizer(VOCAB))
-    drafter: Drafter = kind.build(target, like, {})
-    return drafter
+    return assemble(parsed, target, like, options)
 
 
 def _small(params: SamplingParams, sampled: bool) -> SamplingParams:

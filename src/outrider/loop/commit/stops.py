@@ -10,7 +10,8 @@ class Stops:
 
     Before `min_tokens` nothing ends the text: end tokens do not, and a stop string counts only where it
     begins after the text of the first `min_tokens` tokens. `text_of` decodes all tokens emitted so far; it is
-    asked only where there are stop strings.
+    asked only where there are stop strings. `is_over` tells whether a run completes the text by itself, since
+    a grammar lets nothing follow.
     """
 
     def __init__(
@@ -19,11 +20,13 @@ class Stops:
         strings: Sequence[str],
         text_of: Callable[[Sequence[int]], str],
         min_tokens: int = 0,
+        is_over: Callable[[Sequence[int]], bool] | None = None,
     ) -> None:
         self._end_tokens = end_tokens
         self._strings = tuple(strings)
         self._text_of = text_of
         self._min_tokens = min_tokens
+        self._is_over = is_over
         self._count = 0
         self._emitted: list[int] = []
         self._searched = 0
@@ -43,7 +46,8 @@ class Stops:
                 self._emitted.append(token)
             completed = self._completes_string()  # looked for first: a stop string is left out of the text
             ended = token in self._end_tokens and self._count > self._min_tokens
-            if completed or ended:
+            over = self._is_over is not None and self._is_over(run[: index + 1])
+            if completed or ended or over:
                 return index + 1, "stop"
         if len(run) >= room:
             return room, "length"

@@ -8,6 +8,8 @@ from itertools import islice
 
 ROOT = 0
 NONE = -1
+Place = tuple[int, int]
+"""A state, and the length of its string that is meant."""
 
 REFRESHED = 32
 """Most states whose last occurrence is brought up to date for one token."""
@@ -68,12 +70,41 @@ class SuffixAutomaton:
         recent first, then those of ever shorter suffixes. So that the time is bounded whatever the text, only
         `SEARCHED` suffixes are looked at, and of each only its first follower and the `SCANNED` newest ones.
         """
+        state = max(self._links[self._last], ROOT)
+        return self._followers(state, self._lengths[state], limit)
+
+    @property
+    def place(self) -> Place:
+        """The end of the text, as the longest suffix that also ends earlier."""
+        state = max(self._links[self._last], ROOT)
+        return state, self._lengths[state]
+
+    def follow(self, place: Place, token: int) -> Place:
+        """Return the place after `token`: the longest suffix of what led there that the text holds."""
+        state, length = place
+        while True:
+            target = self._target(state, token)
+            if target != NONE:
+                return target, length + 1
+            if state == ROOT:
+                return ROOT, 0
+            state = self._links[state]
+            length = min(length, self._lengths[state])
+
+    def guesses_at(self, place: Place, limit: int) -> list[tuple[int, int]]:
+        """Return what `guesses` would return if the text ended at `place`."""
+        state, length = place
+        if state == self._last:  # occurs only at the end, where nothing follows yet
+            state = max(self._links[state], ROOT)
+        return self._followers(state, length, limit)
+
+    def _followers(self, state: int, length: int, limit: int) -> list[tuple[int, int]]:
+        """Return (length, end) of occurrences of a state's strings and of their suffixes, by followers."""
         found: dict[int, tuple[int, int]] = {}
-        state = self._links[self._last]
         for _ in range(SEARCHED):
             if state <= ROOT or len(found) >= limit:
                 break
-            length, end = self._lengths[state], self._ends[state]
+            end = self._ends[state]
             found.setdefault(self.text[end], (length, end))
             others = self._more[state]
             if others is not None:
@@ -81,7 +112,15 @@ class SuffixAutomaton:
                 for end in sorted((self._ends[target] - 1 for target in targets), reverse=True):
                     found.setdefault(self.text[end], (length, end))
             state = self._links[state]
+            length = min(length, self._lengths[state])
         return list(islice(found.values(), limit))
+
+    def _target(self, state: int, token: int) -> int:
+        """Return the state that `token` leads to, NONE where it was never seen there."""
+        if self._first_token[state] == token:
+            return self._first_target[state]
+        others = self._more[state]
+        return NONE if others is None else others.get(token, NONE)
 
     def continuation(self, end: int, count: int) -> array[int]:
         """Return the `count` tokens after `end`, a position before the text's end.

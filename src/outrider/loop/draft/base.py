@@ -24,7 +24,8 @@ class Ask:
     before a row, so that its law is under the same options as the target's. `siblings` is what the rule asks
     of drawn guesses, and `wants_laws` whether they must carry their laws. `costs [budget + 1]`: the time of a
     pass with n draft nodes over that of a pass with none, for n = 0 … budget; it begins with 1 and never
-    falls. Empty means that nodes are free.
+    falls. Empty means that nodes are free. `forced`: tokens that a grammar leaves little choice about; they
+    are drafted whatever the drafter does. It may begin its own tree with them, and go on behind them.
     """
 
     state: Any
@@ -37,6 +38,21 @@ class Ask:
     siblings: Siblings = Siblings.ANY
     wants_laws: bool = True
     costs: Sequence[float] = ()
+    forced: Sequence[int] = ()
+
+
+class Rows(Protocol):
+    """The target's rows for one tree: row 0 after the committed text, row i + 1 after node i."""
+
+    def __len__(self) -> int: ...
+
+    def likely(self, row: int, count: int) -> list[tuple[int, float]]:
+        """Return up to `count` of a row's most likely tokens, the likeliest first.
+
+        Each comes with the logarithm of how many times less likely than the first one it is, going by the
+        bare logits, before any option of the request. Unlikely ones may be left out.
+        """
+        ...
 
 
 class DrafterClass(Protocol):
@@ -47,6 +63,19 @@ class DrafterClass(Protocol):
 
     def build(self, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
         """Make a drafter for this target; unknown options are an OptionError."""
+        ...
+
+
+class MergingClass(Protocol):
+    """What stands in the table of drafters and is made of others: `name:A+B`, or `name:A+lm:MODEL`.
+
+    It has `takes_parts` set; those that can be parts have `is_part` set.
+    """
+
+    def merge(
+        self, target: Target, model: LoadedModel | None, parts: Sequence[str], options: dict[str, Any]
+    ) -> Drafter:
+        """Make a drafter of these parts for this target; unknown options are an OptionError."""
         ...
 
 
@@ -61,6 +90,8 @@ class Drafter(Protocol):
     """True when it draws its guesses (at temperatures above 0) and can tell the law each was drawn from."""
     weighs_costs: bool
     """True when it cuts its drafts by `Ask.costs`, which are then measured."""
+    observes: bool
+    """True when it learns from the target's own rows; `observe` is called only then."""
 
     def open(self, prompt: Sequence[int]) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`."""
@@ -68,6 +99,10 @@ class Drafter(Protocol):
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return one tree for each ask, each with at most its budget of nodes (none is an answer)."""
+        ...
+
+    def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Look at the target's rows for the last draft, where `observes`; what was committed comes next."""
         ...
 
     def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:

@@ -11,13 +11,33 @@ from torch import Tensor
 
 from outrider.cache.base import Cache
 from outrider.errors import OptionError
-from outrider.loop.draft.base import Ask
+from outrider.loop.draft.base import Ask, Drafter, Rows
+from outrider.loop.draft.lm_tree import ModelTreeDrafter
+from outrider.loop.draft.options import check_range, read_options
+from outrider.loop.draft.shape import parse_shape
 from outrider.loop.draft.worth import worth_a_node, worth_a_pass
 from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.law import LogitLaws
 from outrider.sampling.threads import one_thread
 from outrider.types import DraftTree, Law
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What can be set about the drafter with a model; a value out of its range is an OptionError."""
+
+    width: int = 1
+    """Most nodes that one pass of the draft model continues, and most children of a node (at least 1)."""
+    tree: str = ""
+    """A fixed shape: children of a node level by level (4,2,1), or the parent of every node (-1,-1,0)."""
+
+    def __post_init__(self) -> None:
+        check_range("lm", "width", self.width, 1, 64)
+        if self.tree:
+            parse_shape(self.tree)
+            if self.width != 1:
+                raise OptionError("lm options 'width' and 'tree' exclude each other; leave one out")
 
 
 @dataclass(slots=True)
@@ -34,14 +54,17 @@ class ModelDrafter:
     Every node carries the law it was drawn from, where the rule reads it; at temperature 0 nothing is drawn.
     A chain ends where another pass of the draft model, or another row of the target's, is not worth its time,
     going by how sure the draft model was at each position. Whether a position is drafted follows from the
-    laws up to it and the tokens before it, never from the token drawn there, which no rule minds. `cost` is
+    laws up to it and the tokens before it, never from the token drawn there, which no rule minds. Tokens that
+    a grammar forces come first, without a pass or a draw, and the chain goes on behind them. `cost` is
     the time of a draft pass over that of a target pass.
     """
 
     name = "lm"
     has_law = True
     weighs_costs = True
+    observes = False
     takes_model: ClassVar[bool] = True
+    is_part: ClassVar[bool] = True
 
     def __init__(self, model: Target, vocabulary: int, cost: float = 0.0) -> None:
         self._model = model
@@ -49,17 +72,26 @@ class ModelDrafter:
         self._cost = cost
 
     @classmethod
-    def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> ModelDrafter:
-        """Make a drafter of a loaded model whose vocabulary was already compared with the target's."""
+    def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
+        """Make a drafter of a loaded model whose vocabulary was already compared with the target's.
+
+        `options` are the fields of `ModelOptions`; with its defaults it drafts chains.
+        """
         if model is None:
             raise OptionError("the drafter 'lm' needs a model: write lm:PATH")
-        if options:
-            raise OptionError(f"the drafter 'lm' takes no options; remove {', '.join(map(repr, options))}")
-        return cls(model.target, target.vocab_size, relative_cost(model.target, target))
+        read = read_options(ModelOptions, "lm", options)
+        cost = relative_cost(model.target, target)
+        if read.width == 1 and not read.tree:
+            return cls(model.target, target.vocab_size, cost)
+        shape = parse_shape(read.tree) if read.tree else ()
+        return ModelTreeDrafter(model.target, target.vocab_size, cost, width=read.width, shape=shape)
 
     def open(self, prompt: Sequence[int]) -> DraftState:
         """Start a cache; the prompt is read with the first draft."""
         return DraftState(self._model.new_cache(), list(prompt))
+
+    def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
 
     def extend(self, state: DraftState, tokens: Sequence[int], kept: int) -> None:
         """Take over what was committed; `propose` has left the cache at the committed text."""
@@ -74,15 +106,15 @@ class ModelDrafter:
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a chain for each ask, as long as it pays, as its budget and the draft model's context."""
-        tokens: list[list[int]] = [[] for _ in asks]
-        laws: list[list[Law | None]] = [[] for _ in asks]
-        chances: list[list[float]] = [[] for _ in asks]
+        tokens = [list(ask.forced) for ask in asks]
+        laws: list[list[Law | None]] = [[None] * len(t) for t in tokens]
+        chances = [[1.0] * len(t) for t in tokens]
         length = [min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks]
         for depth in range(max(length, default=0)):
             going = [
                 i
                 for i, ask in enumerate(asks)
-                if depth < length[i] and worth_a_pass(chances[i], ask.costs, self._cost)
+                if len(tokens[i]) <= depth < length[i] and worth_a_pass(chances[i], ask.costs, self._cost)
             ]
             if not going:
                 break
@@ -98,13 +130,16 @@ class ModelDrafter:
                     continue
                 if ask.params.greedy:
                     tokens[index].append(found.mode(0))
+                    laws[index].append(None)
                     continue
                 with one_thread():
                     law = found[0]
                     tokens[index].append(ask.draws.token(law, depth))
-                if ask.wants_laws:
-                    laws[index].append(law)
-        return [DraftTree.chain(t, q or None) for t, q in zip(tokens, laws, strict=True)]
+                laws[index].append(law if ask.wants_laws else None)
+        return [
+            DraftTree.chain(t, q if any(law is not None for law in q) else None)
+            for t, q in zip(tokens, laws, strict=True)
+        ]
 
     def _laws(self, asks: list[Ask], drafted: list[list[int]], going: list[int]) -> list[LogitLaws]:
         """Feed each sequence what its cache lacks and return the law after its last drafted token."""

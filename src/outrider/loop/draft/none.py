@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from outrider.errors import OptionError
-from outrider.loop.draft.base import Ask
+from outrider.loop.draft.base import Ask, Rows
+from outrider.loop.draft.options import no_options
 from outrider.models.base import LoadedModel, Target
 from outrider.types import DraftTree
 
@@ -17,13 +17,14 @@ class NoDrafter:
     name = "none"
     has_law = False
     weighs_costs = False
+    observes = False
+    speculates = False
     takes_model: ClassVar[bool] = False
 
     @classmethod
     def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> NoDrafter:
         """Return the drafter; any option is an OptionError, since there is nothing to set."""
-        if options:
-            raise OptionError(f"the drafter 'none' takes no options; remove {', '.join(map(repr, options))}")
+        no_options("none", options)
         return cls()
 
     def open(self, prompt: Sequence[int]) -> None:
@@ -32,6 +33,9 @@ class NoDrafter:
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return the empty tree for each ask."""
         return [DraftTree() for _ in asks]
+
+    def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
 
     def extend(self, state: None, tokens: Sequence[int], kept: int) -> None:
         """Learn nothing."""

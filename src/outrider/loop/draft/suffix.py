@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from outrider.errors import OptionError, UnknownNameError
 from outrider.loop.draft.automaton import SuffixAutomaton
-from outrider.loop.draft.base import Ask
+from outrider.loop.draft.base import Ask, Rows
+from outrider.loop.draft.copied import BUCKETS, LAST_BUCKET, PRIOR, CopiedText
+from outrider.loop.draft.guess import Guesser
+from outrider.loop.draft.options import check_range, read_options
 from outrider.loop.draft.tree import Chain, grow
 from outrider.models.base import LoadedModel, Target
 from outrider.types import DraftTree
 
-BUCKETS = (0, 1, 2, 3, 4, 5, 5, 6, 6, 6, 7, 7, 7, 7, 7, 7)
-"""Match length to bucket; longer matches share the last one."""
-LAST_BUCKET = 8
-PRIOR = (0.0, 0.2, 0.5, 0.62, 0.68, 0.74, 0.78, 0.82, 0.92)
-"""Chance that a copied token comes true, per bucket, while a sequence has no record of its own."""
 PRIOR_WEIGHT = 8.0
 """How many observations the prior counts for."""
 MEMORY = 0.99
@@ -40,17 +37,10 @@ class SuffixOptions:
     """Most continuations beside the main one, where siblings are allowed (0 or more)."""
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            value, whole = getattr(self, option.name), isinstance(option.default, int)
-            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                kind = "a whole number" if whole else "a number"
-                raise OptionError(f"suffix option {option.name!r} must be {kind}, not {value!r}")
-        for name, least in {"min_match": 1, "max_nodes": 1, "alternatives": 0}.items():
-            value = getattr(self, name)
-            if value < least:
-                raise OptionError(f"suffix option {name!r} must be at least {least}, not {value}")
-        if not 0 <= self.threshold <= 1:
-            raise OptionError(f"suffix option 'threshold' must lie between 0 and 1, not {self.threshold}")
+        check_range("suffix", "min_match", self.min_match, 1)
+        check_range("suffix", "max_nodes", self.max_nodes, 1)
+        check_range("suffix", "threshold", self.threshold, 0, 1)
+        check_range("suffix", "alternatives", self.alternatives, 0)
 
 
 def _bucket(length: int) -> int:
@@ -118,7 +108,9 @@ class SuffixDrafter:
     name = "suffix"
     has_law = False
     weighs_costs = True
+    observes = False
     takes_model: ClassVar[bool] = False
+    is_part: ClassVar[bool] = True
 
     def __init__(self, options: SuffixOptions | None = None) -> None:
         self.options = SuffixOptions() if options is None else options
@@ -126,11 +118,12 @@ class SuffixDrafter:
     @classmethod
     def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> SuffixDrafter:
         """Make the drafter; `options` are the fields of `SuffixOptions`, anything else is an OptionError."""
-        known = [option.name for option in fields(SuffixOptions)]
-        for name in options:
-            if name not in known:
-                raise OptionError(str(UnknownNameError("suffix option", name, known)))
-        return cls(SuffixOptions(**options))
+        return cls(read_options(SuffixOptions, "suffix", options))
+
+    @classmethod
+    def guesser(cls) -> Guesser:
+        """Return what guesses alike, one token at a time, to share a tree with others."""
+        return CopiedText(1 + SuffixOptions().alternatives)
 
     def open(self, prompt: Sequence[int]) -> SuffixState:
         """Index the prompt, in amortised constant time per token."""
@@ -139,6 +132,9 @@ class SuffixDrafter:
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return for each ask a copied chain, or a small tree of several; empty where nothing repeats."""
         return [self._draft(ask.state, ask) for ask in asks]
+
+    def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
 
     def extend(self, state: SuffixState, tokens: Sequence[int], kept: int) -> None:
         """Add committed tokens, and note for each whether copying would have guessed it."""

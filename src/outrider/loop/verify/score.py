@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Many
+from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
@@ -14,7 +15,16 @@ from outrider.sampling.law import LogitLaws
 from outrider.types import DraftTree, Scored
 
 
-def score(target: Target, sequences: Many[Sequence], trees: Many[DraftTree | None]) -> list[Scored | None]:
+@dataclass(frozen=True, slots=True)
+class ScoredByModel(Scored):
+    """A draft tree with laws that still know the logits they are made of."""
+
+    laws: LogitLaws
+
+
+def score(
+    target: Target, sequences: Many[Sequence], trees: Many[DraftTree | None]
+) -> list[ScoredByModel | None]:
     """Run the target over every sequence's pending tokens and tree; return the laws of each tree.
 
     A sequence whose tree is None only reads (a part of) its prompt and gets None back.
@@ -26,7 +36,7 @@ def score(target: Target, sequences: Many[Sequence], trees: Many[DraftTree | Non
         pending = sequence.tokens[base:end]
         parts.append(Part(base, pending, tree or DraftTree(), tree is not None, sequence.wants_prompt_rows))
     logits = target.forward(pack(parts), [sequence.cache for sequence in sequences])  # [W, V]
-    scored: list[Scored | None] = []
+    scored: list[ScoredByModel | None] = []
     row = 0
     for sequence, tree, part in zip(sequences, trees, parts, strict=True):
         if part.all_pending:
@@ -36,7 +46,8 @@ def score(target: Target, sequences: Many[Sequence], trees: Many[DraftTree | Non
             continue
         rows = slice(row, row + 1 + len(tree))
         path = partial(path_to, tree)
-        scored.append(Scored(tree, LogitLaws(logits[rows], sequence.params, sequence.processing, path)))
+        laws = LogitLaws(logits[rows], sequence.params, sequence.processing, path)
+        scored.append(ScoredByModel(tree, laws))
         row = rows.stop
     return scored
 

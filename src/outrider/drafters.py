@@ -1,0 +1,102 @@
+"""From a drafter's name to the drafter: what may stand after the colon, and which options it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.errors import OptionError
+from outrider.loop.draft.base import Drafter, DrafterClass, MergingClass
+from outrider.models.base import LoadedModel, Target
+from outrider.registry import DRAFTERS
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterSpec:
+    """A parsed name: "suffix", "lm:MODEL", "merged:suffix+recycle", "merged:suffix+lm:MODEL"."""
+
+    name: str
+    parts: tuple[str, ...] = ()
+    """The drafters that share one tree."""
+    model: str | None = None
+    """The model to draft with."""
+
+
+def parse_drafter(spec: str) -> DrafterSpec:
+    """Take a drafter's name apart. A part that takes a model stands last, since a path may hold a plus.
+
+    UnknownNameError for a drafter that is not in the table, OptionError for anything after the colon that
+    does not fit the drafter.
+    """
+    name, _, argument = spec.partition(":")
+    kind: DrafterClass = DRAFTERS.load(name)
+    if not getattr(kind, "takes_parts", False):
+        if kind.takes_model and not argument:
+            raise OptionError(f"the drafter {name!r} needs a model: write {name}:PATH")
+        if argument and not kind.takes_model:
+            raise OptionError(f"the drafter {name!r} takes no argument: write {name}")
+        return DrafterSpec(name, (), argument or None)
+    if not argument:
+        return DrafterSpec(name)
+    parts: list[str] = []
+    rest, model = argument, None
+    while rest:
+        part, plus, after = rest.partition("+")
+        head = part.partition(":")[0]
+        if DRAFTERS.load(head).takes_model:
+            model = parse_drafter(rest).model
+            parts.append(head)
+            break
+        if ":" in part:
+            raise OptionError(
+                f"the drafter {head!r} takes no argument: write {name}:{argument.replace(part, head)}"
+            )
+        parts.append(head)
+        rest = after
+        if plus and not rest:
+            raise OptionError(f"a part is missing at the end of {spec!r}; name one, or drop the plus")
+    unfit = next((part for part in parts if not _can_share(part)), None)
+    if unfit is not None:
+        can = [other for other in DRAFTERS if _can_share(other)]
+        raise OptionError(f"{unfit!r} cannot share a tree with others; these can: {', '.join(can)}")
+    if len(parts) < 2 or len(set(parts)) < len(parts):
+        raise OptionError(f"{name!r} needs two or more different drafters: write {name}:suffix+recycle")
+    return DrafterSpec(name, tuple(parts), model)
+
+
+def build_drafter(
+    spec: str,
+    target: LoadedModel,
+    *,
+    weights: str = "auto",
+    device: str = "auto",
+    options: Mapping[str, Any] | None = None,
+) -> Drafter:
+    """Make the drafter that `spec` names, with its options by name; its model is loaded like the target."""
+    parsed = parse_drafter(spec)
+    model = None
+    if parsed.model is not None:
+        from outrider.models.compare import check_same_vocabulary
+        from outrider.models.load import load_model
+
+        model = load_model(parsed.model, weights=weights, device=device)
+        check_same_vocabulary(
+            target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
+        )
+    return assemble(parsed, target.target, model, options or {})
+
+
+def assemble(
+    spec: DrafterSpec, target: Target, model: LoadedModel | None, options: Mapping[str, Any]
+) -> Drafter:
+    """Make the drafter of a parsed name, its model already loaded; unknown options are an OptionError."""
+    if spec.parts:
+        merging: MergingClass = DRAFTERS.load(spec.name)
+        return merging.merge(target, model, spec.parts, dict(options))
+    kind: DrafterClass = DRAFTERS.load(spec.name)
+    return kind.build(target, model, dict(options))
+
+
+def _can_share(name: str) -> bool:
+    return bool(getattr(DRAFTERS.load(name), "is_part", False))

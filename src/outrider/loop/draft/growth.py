@@ -1,0 +1,194 @@
+"""Growing a tree from a draft model's laws, level by level, where the likeliest nodes are (EAGLE-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from outrider.loop.draft.base import Ask
+from outrider.loop.draft.guess import BINS, LAST_RANK, Guess, Guesser, join, record
+from outrider.loop.draft.held import Branches
+from outrider.loop.draft.rates import Rates
+from outrider.loop.draft.worth import best_count
+from outrider.sampling.law import LogitLaws
+from outrider.types import DraftTree
+
+SURE = 0.9
+"""Chance from which another guesser's word is taken without a pass of the draft model."""
+FLOOR = 0.005
+"""Least survival of a node."""
+
+
+@dataclass(slots=True)
+class Learned:
+    """What one sequence has shown: how good the draft model's guesses are, and the joined ones."""
+
+    own: Rates = field(default_factory=Rates)
+    joined: Rates = field(default_factory=Rates)
+
+
+class Growth:
+    """One tree while it grows: drafted nodes, their estimated survival, and which have been expanded.
+
+    The survival of a node is the product of the chances on its path. A chance is the draft model's own
+    probability, corrected by how often guesses of such a probability came true in this sequence; where tokens
+    are drawn with the noise of the target, it is learned by rank and by how sure the model was. `beside` is
+    another guesser: its guesses join the model's at every node, and where it is sure they stand alone.
+
+    Which nodes are kept follows from the very tokens that were chosen or drawn, so this is for rules that
+    mind nothing (`Siblings.ANY`), or for guesses without a draw (`drawn` False).
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        learned: Learned,
+        *,
+        width: int,
+        deepest: int,
+        cost: float,
+        drawn: bool,
+        beside: tuple[Guesser, Any] | None,
+    ) -> None:
+        self.branches = Branches()
+        self._ask, self._learned, self._beside = ask, learned, beside
+        self._width, self._deepest, self._cost, self._drawn = width, deepest, cost, drawn
+        self._survival: list[float] = []
+        self._depth: list[int] = []
+        self._places: dict[int, Any] = {}
+        self._own: dict[int, list[Guess]] = {}
+        self._found: dict[int, list[Guess]] = {}
+        self._passes = 0
+
+    def choose(self) -> list[int]:
+        """Return the nodes whose law the next pass of the draft model should tell; none when it is enough.
+
+        They are the likeliest of those that would be drafted now and have not been expanded.
+        """
+        self._trust()
+        if -1 not in self._found:
+            return [-1] if self._deepest >= 0 else []
+        taken = self._ranked()[: self._ask.budget]
+        chosen = [n for n in taken if n not in self._found and self._depth[n] <= self._deepest][: self._width]
+        if not chosen or not self._worth(taken, chosen):
+            return []
+        return sorted(chosen)
+
+    def expand(self, node: int, laws: LogitLaws, row: int) -> None:
+        """Add children of a node, given the draft model's law after it."""
+        own = [] if laws.is_dead_end(row) else self._guesses(node, laws, row)
+        self._own[node] = own
+        self._add(node, join([own, self._others(node)], self._learned.joined) if self._beside else own)
+
+    def passed(self) -> None:
+        """Note that a pass of the draft model was made."""
+        self._passes += 1
+
+    def tree(self) -> DraftTree:
+        """Return the likeliest nodes, as many as are worth their time."""
+        ranked = self._ranked()[: self._ask.budget]
+        ranked = ranked[: best_count([self._survival[node] for node in ranked], self._ask.costs)]
+        number = {-1: -1}
+        for node in ranked:
+            number[node] = len(number) - 1
+        parents = tuple(number[self.branches.parents[node]] for node in ranked)
+        return DraftTree(tuple(self.branches.tokens[node] for node in ranked), parents)
+
+    def learn(self, tokens: Sequence[int]) -> None:
+        """Note which guesses were right, as far as committed tokens stayed in the tree that was grown."""
+        node = -1
+        for token in tokens:
+            if node not in self._found:
+                break
+            record(self._learned.own, self._own.get(node, ()), token)
+            if self._beside and node in self._own:
+                record(self._learned.joined, self._found[node], token)
+            below = (n for n, parent in enumerate(self.branches.parents) if parent == node)
+            node = next((n for n in below if self.branches.tokens[n] == token), -2)
+
+    def _ranked(self) -> list[int]:
+        """Return all nodes by survival; a parent never comes after its child, since chances are at most 1."""
+        return sorted(range(len(self._survival)), key=lambda node: (-self._survival[node], node))
+
+    def _trust(self) -> None:
+        """Expand the likeliest nodes by the other guesser alone, where it is sure."""
+        if self._beside is None:
+            return
+        reached = [-1]
+        while reached:
+            node = reached.pop()
+            others = self._others(node) if node not in self._found else []
+            if others and others[0].chance >= SURE and len(self.branches.tokens) < 2 * self._ask.budget:
+                self._add(node, others)
+            if node in self._found:
+                taken = set(self._ranked()[: self._ask.budget])
+                reached += [n for n, p in enumerate(self.branches.parents) if p == node and n in taken]
+
+    def _worth(self, taken: Sequence[int], chosen: Sequence[int]) -> bool:
+        """Tell whether another pass brings more for its time than the step does so far.
+
+        A child's chance is taken to be the geometric mean of those on the path to it; where the budget is
+        full it takes the place of the least likely node.
+        """
+        costs = self._ask.costs
+        nodes = best_count([self._survival[node] for node in taken], costs)
+        so_far = 1 + sum(self._survival[node] for node in taken[:nodes])
+        spare = self._ask.budget - len(taken)
+        lost = self._survival[taken[-1]] if spare < len(chosen) else 0.0
+        following = [self._survival[n] ** (1 + 1 / self._depth[n]) for n in chosen]
+        gain = sum(max(0.0, chance - lost) for chance in following)
+        more, time = self._cost, 1 + self._passes * self._cost
+        if costs:
+            most = min(nodes + len(chosen), len(costs) - 1)
+            more, time = more + costs[most] - costs[nodes], time + costs[nodes] - 1
+        return more == 0 or bool(gain * time > so_far * more)
+
+    def _guesses(self, node: int, laws: LogitLaws, row: int) -> list[Guess]:
+        ask, rates, found = self._ask, self._learned.own, []
+        if self._drawn and not ask.params.greedy:
+            depth = 0 if node < 0 else self._depth[node]
+            sure = laws.confidence(row)
+            for rank, token in enumerate(ask.draws.tokens(laws[row], self._width, depth, node)):
+                kind = ("drawn", min(rank, LAST_RANK), int(BINS * sure))
+                prior = 0.35 + 0.65 * sure if rank == 0 else 0.35
+                found.append(Guess(token, min(rates.rate(kind, prior), 1.0), kind))
+            return found
+        left = 1.0
+        for rank, (token, probability) in enumerate(laws.best(row, self._width)):
+            given = min(probability / max(left, probability), 1.0)
+            kind = ("best", min(rank, LAST_RANK), int(BINS * given))
+            found.append(Guess(token, min(rates.rate(kind, given), 1.0), kind))
+            left -= probability
+        return found
+
+    def _others(self, node: int) -> list[Guess]:
+        """Return what the other guesser says at a node."""
+        if self._beside is None:
+            return []
+        guesser, state = self._beside
+        return guesser.guesses(state, self._place(guesser, state, node))
+
+    def _place(self, guesser: Guesser, state: Any, node: int) -> Any:
+        if node not in self._places:
+            if node < 0:
+                self._places[node] = guesser.here(state)
+            else:
+                before = self._place(guesser, state, self.branches.parents[node])
+                self._places[node] = guesser.follow(state, before, self.branches.tokens[node])
+        return self._places[node]
+
+    def _add(self, node: int, guesses: Sequence[Guess]) -> None:
+        self._found[node] = list(guesses)
+        if not self._ask.branch:
+            guesses = guesses[:1]
+        left = 1.0 if node < 0 else self._survival[node]
+        depth = 1 if node < 0 else self._depth[node] + 1
+        for guess in guesses:
+            chance = left * guess.chance
+            left -= chance
+            if chance >= FLOOR:
+                self.branches.tokens.append(guess.token)
+                self.branches.parents.append(node)
+                self._survival.append(chance)
+                self._depth.append(depth)

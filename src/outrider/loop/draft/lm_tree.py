@@ -1,0 +1,167 @@
+"""Trees from a separate draft model: grown where the likeliest nodes are, or of a fixed shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from outrider.loop.draft.base import Ask, Rows
+from outrider.loop.draft.growth import Growth, Learned
+from outrider.loop.draft.guess import Guesser
+from outrider.loop.draft.held import Branches, Held, TreeReader
+from outrider.loop.draft.shape import Shape, comb, height, within
+from outrider.models.base import Target
+from outrider.sampling.law import LogitLaws
+from outrider.sampling.threads import one_thread
+from outrider.types import DraftTree, Law, Siblings
+
+
+class ModelTreeDrafter:
+    """Drafts trees with a smaller model of the same vocabulary, one pass of it for each level.
+
+    Under rules that mind nothing the tree grows best first (`Growth`). Under rules that read laws, and where
+    a `shape` is given, its shape is fixed before anything is drawn (without one, a chain with `width` first
+    children): whether a node is drafted then depends on no token, so that those rules stay exact. How
+    siblings are made is what the rule asks: drawn in turn without replacement, or the likeliest and one drawn
+    from the rest. With another guesser `beside` the tree grows best first under every rule, and nothing is
+    drawn where laws are read: all its nodes are point masses. Where siblings are not allowed, a chain.
+    """
+
+    weighs_costs = True
+
+    def __init__(
+        self,
+        model: Target,
+        vocabulary: int,
+        cost: float = 0.0,
+        *,
+        width: int = 2,
+        shape: Shape = (),
+        name: str = "lm",
+        beside: Guesser | None = None,
+    ) -> None:
+        self.name, self.has_law = name, beside is None
+        self.observes = beside is not None and beside.observes
+        self._model, self._reader, self._cost = model, TreeReader(model, vocabulary), cost
+        self._width, self._shape, self._beside = width, shape, beside
+
+    def open(self, prompt: Sequence[int]) -> tuple[Held, Learned, Any]:
+        """Start a cache; the prompt is read with the first draft."""
+        beside = None if self._beside is None else self._beside.open(prompt)
+        return Held(self._model.new_cache(), list(prompt)), Learned(), beside
+
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+        """Return a tree for each ask, the passes of the draft model shared by all of them."""
+        drafts = [self._draft(ask) for ask in asks]
+        while True:
+            chosen = [draft.choose() for draft in drafts]
+            going = [index for index, nodes in enumerate(chosen) if nodes]
+            if not going:
+                return [draft.tree() for draft in drafts]
+            wants = [(asks[i].state[0], drafts[i].branches, chosen[i]) for i in going]
+            for index, logits in zip(going, self._reader.read(wants), strict=True):
+                ask, draft, nodes = asks[index], drafts[index], chosen[index]
+                paths = [draft.branches.text(node) for node in nodes]
+                laws = LogitLaws(logits, ask.params, ask.processing, paths.__getitem__)
+                draft.passed()
+                with one_thread():
+                    for row, node in enumerate(nodes):
+                        draft.expand(node, laws, row)
+
+    def observe(self, state: tuple[Held, Learned, Any], tree: DraftTree, rows: Rows) -> None:
+        """Show the other guesser the target's rows."""
+        if self._beside is not None:
+            self._beside.observe(state[2], tree, rows)
+
+    def extend(self, state: tuple[Held, Learned, Any], tokens: Sequence[int], kept: int) -> None:
+        """Take over what was committed: rows of the kept path stay where the cache holds them."""
+        held, _, beside = state
+        if held.round is not None:
+            held.round.learn(tokens)
+            held.round = None
+        held.commit(tokens)
+        if self._beside is not None:
+            for token in tokens:
+                self._beside.extend(beside, token)
+            self._beside.settle(beside)
+
+    def close(self, state: tuple[Held, Learned, Any]) -> None:
+        """Free the cache, whatever an interrupted pass has left in it."""
+        state[0].cache.keep(())
+        state[0].cache.truncate(0)
+
+    def _draft(self, ask: Ask) -> Growth | Drawing:
+        held, learned, state = ask.state
+        deepest = min(ask.budget - 1, self._model.context_limit - len(held.tokens))
+        free = ask.siblings is Siblings.ANY and not ask.wants_laws
+        if self._beside is None and (self._shape or not free):
+            shape = self._shape or comb(self._width, ask.budget)
+            if not ask.branch:
+                shape = comb(1, height(shape))
+            return Drawing(ask, within(shape, ask.budget, deepest + 1))
+        held.round = Growth(
+            ask,
+            learned,
+            width=self._width,
+            deepest=deepest,
+            cost=self._cost,
+            drawn=free,
+            beside=None if self._beside is None else (self._beside, state),
+        )
+        grown: Growth = held.round
+        return grown
+
+
+class Drawing:
+    """One tree of a fixed shape while its levels are drawn; fewer nodes only where a law has fewer tokens."""
+
+    def __init__(self, ask: Ask, shape: Shape) -> None:
+        self.branches = Branches()
+        self._ask, self._shape = ask, shape
+        self._laws: list[Law | None] = []
+        self._slots: dict[int, int] = {-1: -1}
+        self._level = [-1] if shape else []
+
+    def choose(self) -> list[int]:
+        """Return the nodes of the last level that have children in the shape."""
+        return [node for node in self._level if self._slots[node] in self._shape]
+
+    def passed(self) -> None:
+        """Begin a new level."""
+        self._level = []
+
+    def expand(self, node: int, laws: LogitLaws, row: int) -> None:
+        """Draw the children of a node, as many as the shape says."""
+        slots = [slot for slot, parent in enumerate(self._shape) if parent == self._slots[node]]
+        if laws.is_dead_end(row):
+            return
+        for slot, (token, law) in zip(slots, self._children(node, laws, row, len(slots)), strict=False):
+            child = len(self.branches.tokens)
+            self.branches.tokens.append(token)
+            self.branches.parents.append(node)
+            self._laws.append(law)
+            self._slots[child] = slot
+            self._level.append(child)
+
+    def tree(self) -> DraftTree:
+        """Return all nodes, each with the law it was drawn from where the rule reads it."""
+        laws = tuple(self._laws) if any(law is not None for law in self._laws) else None
+        return DraftTree(tuple(self.branches.tokens), tuple(self.branches.parents), laws)
+
+    def _children(self, node: int, laws: LogitLaws, row: int, count: int) -> list[tuple[int, Law | None]]:
+        ask, depth = self._ask, len(self.branches.path(node))
+        if ask.params.greedy:
+            return [(token, None) for token, _ in laws.best(row, count)]
+        law = laws[row]
+        top: list[int] = []
+        if ask.siblings is Siblings.TOP_AND_ONE and count > 1:
+            top = law.topk(min(count - 1, int(law.count_nonzero()))).indices.tolist()
+            law = law.clone()
+            law[top] = 0.0
+            left = float(law.sum())
+            if left <= 0:
+                return [(token, None) for token in top]
+            law /= left
+        drawn = ask.draws.tokens(law, count - len(top), depth, node)
+        kept = law if ask.wants_laws else None
+        return [*((token, None) for token in top), *((token, kept) for token in drawn)]
