@@ -157,3 +157,15 @@ def test_roofline_compares_passes_with_the_read(tiny: str, tmp_path: Path, capsy
     assert "over read" in capsys.readouterr().out
     assert main(["bench", "roofline", tiny, "--context", "500"]) == 2
     assert "512 tokens" in capsys.readouterr().err
+
+
+def test_options_go_to_the_drafter_that_is_named(tiny: str, capsys: Captured) -> None:
+    words = ["bench", tiny, "--limit", "1", "--max-tokens", "4", "--drafters", "suffix,recycle"]
+    assert (
+        main([*words, "--drafter-option", "suffix.max_nodes=2", "--drafter-option", "recycle.shared=false"])
+        == 0
+    )
+    capsys.readouterr()
+    for option, says in {"lm.width=2": "DRAFTER.NAME=VALUE", "suffix.width=2": "'width'"}.items():
+        assert main([*words, "--drafter-option", option]) == 2
+        assert says in capsys.readouterr().err.replace("\n", " ")

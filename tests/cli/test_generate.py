@@ -211,3 +211,38 @@ def test_ctrl_c_stops_a_real_generation_at_once() -> None:
     found = json.loads(out.splitlines()[-1])
     assert found["finish_reason"] == "abort"
     assert 1 <= found["completion_tokens"] < 8000
+
+
+def test_options_of_a_drafter_are_set_by_name_and_refused_by_name(tiny: str, capsys: Captured) -> None:
+    words = [
+        "generate",
+        tiny,
+        "--prompt",
+        "abab" * 8,
+        "--max-tokens",
+        "12",
+        "--ignore-eos",
+        "--fill-budget",
+        "--json",
+    ]
+    drafted = []
+    for options in ([], ["--drafter-option", "max-nodes=1", "--drafter-option", "threshold=0"]):
+        assert main([*words, *options]) == 0
+        drafted.append(json.loads(capsys.readouterr().out)["speculation"]["drafted_per_position"])
+    assert len(drafted[0]) > len(drafted[1]) == 1
+    for option, says in {
+        "max-node=1": "did you mean 'max_nodes'",
+        "max-nodes=few": "whole number",
+        "max-nodes": "NAME=VALUE",
+    }.items():
+        assert main([*words, "--drafter-option", option]) == 2
+        assert says in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_several_drafters_share_a_tree(tiny: str, capsys: Captured) -> None:
+    words = ["generate", tiny, "--prompt", "abab" * 8, "--max-tokens", "12", "--ignore-eos", "--json"]
+    texts = []
+    for drafter in ("none", "recycle", "merged:suffix+recycle", f"lm:{tiny}", f"merged:suffix+lm:{tiny}"):
+        assert main([*words, "--drafter", drafter]) == 0
+        texts.append(json.loads(capsys.readouterr().out)["text"])
+    assert len(set(texts)) == 1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from outrider.engine.result import Result
 from outrider.errors import OptionError
@@ -45,17 +45,26 @@ class DrafterContestant:
 
 
 def contestants(
-    model: str, llm: LLM, drafters: Sequence[str], peers: Sequence[str], params: SamplingParams
+    model: str,
+    llm: LLM,
+    drafters: Sequence[str],
+    peers: Sequence[str],
+    params: SamplingParams,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Contestant]:
     """Return plain decoding first, then each drafter and each peer once.
 
+    `options`: of drafters, by the drafter's name without what stands after the colon.
     `model` is the name that `llm` was loaded by; peers load it again. A peer may say which weights it is to
     use, after a colon. UnknownNameError for one that is not known, OptionError where it cannot run these
     parameters.
     """
     check_peers(peers, params)
     names = list(dict.fromkeys([BASELINE, *drafters]))
-    runners: list[Contestant] = [DrafterContestant(name, llm.using(drafter=name)) for name in names]
+    runners: list[Contestant] = []
+    for name in names:
+        own = (options or {}).get(name.partition(":")[0])
+        runners.append(DrafterContestant(name, llm.using(drafter=name, drafter_options=own)))
     for peer in peers:
         name, colon, weights = peer.partition(":")
         runners.append(PEERS.load(name).build(model, llm.model, weights if colon else None))

@@ -49,6 +49,14 @@ def run(
         str,
         typer.Option("--drafters", metavar="A,B,…", help=f"{options.DRAFTER_HELP} none is always run."),
     ] = "none,suffix",
+    drafter_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drafter-option",
+            metavar="DRAFTER.NAME=VALUE",
+            help="Set an option of a drafter (several times).",
+        ),
+    ] = None,
     peer: Annotated[
         list[str] | None,
         typer.Option("--peer", metavar="NAME[:WEIGHTS]", help=options.PEER_HELP),
@@ -85,6 +93,7 @@ def run(
 
     names = _names(drafters)
     options.check_names(names, rule, guarantee, allow_lossy)
+    settings = options.options_by_drafter(drafter_option, names)
     peers = list(dict.fromkeys(peer or ()))
     params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
     _check_out(out)
@@ -116,7 +125,7 @@ def run(
         threads=threads,
     )
     with notes.status("loading what it is compared with"):
-        runners = contestants(model, llm, names, peers, params)
+        runners = contestants(model, llm, names, peers, params, settings)
     measurements = run_suite(llm, runners, prompts, params, chat=chat, turns=turns, notes=notes)
     document = bench_document(measurements, prompts, params, provenance(llm.model))
     _finish(document, out, as_json, lambda: [results_table(document)])

@@ -115,6 +115,19 @@ def drafter_options(given: list[str] | None) -> dict[str, str]:
     return {name.strip().replace("-", "_"): value for name, _, value in pairs}
 
 
+def options_by_drafter(given: list[str] | None, drafters: list[str]) -> dict[str, dict[str, str]]:
+    """Return options written DRAFTER.NAME=VALUE by drafter; OptionError for a drafter that is not run."""
+    found: dict[str, dict[str, str]] = {}
+    names = {drafter.partition(":")[0] for drafter in drafters}
+    for text in given or ():
+        drafter, dot, option = text.partition(".")
+        if not dot or drafter not in names:
+            known = ", ".join(sorted(names))
+            raise OptionError(f"--drafter-option {text!r}: write DRAFTER.NAME=VALUE with one of {known}")
+        found.setdefault(drafter, {}).update(drafter_options([option]))
+    return found
+
+
 def check_names(drafters: list[str], rule: str, guarantee: str | None = None, lossy: bool = False) -> None:
     """Look the names up before a model is loaded for them; UnknownNameError names the near ones."""
     from outrider.drafters import parse_drafter

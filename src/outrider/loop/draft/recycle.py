@@ -16,7 +16,7 @@ from outrider.models.base import LoadedModel, Target
 class RecycleOptions:
     """What can be set about the recycle drafter; a value out of its range is an OptionError."""
 
-    successors: int = 6
+    successors: int = 4
     """Most successors that are kept of a token (at least 1)."""
     max_nodes: int = 63
     """Most nodes in one draft, below the budget asked for (at least 1)."""
