@@ -76,6 +76,20 @@ def test_forced_tokens_are_drafted_without_a_drafters_help_and_all_kept() -> Non
     assert plain.speculation.passes > result.speculation.passes
 
 
+@pytest.mark.parametrize("drafter", ["lm", "lm, tree 3,2,1"])
+@pytest.mark.parametrize("rule", ["coupled", "recursive", "traversal"])
+def test_a_draft_model_goes_on_behind_forced_tokens(rule: str, drafter: str) -> None:
+    toy = model()
+    made = make_drafter(drafter, toy.target)  # type: ignore[arg-type]
+    engine = Engine(toy, made, drafter_name=drafter, rule=rule, budget=9)
+    request = engine.submit([0, 1], settings(temperature=1.0, regex="abc[a-h]{9}"))
+    engine.step()
+    [first] = request.sequence.steps
+    assert first.reached > 3
+    assert first.committed.kept >= 3
+    assert first.committed.tokens[:3] == (0, 1, 2)
+
+
 def test_no_drafted_token_is_one_that_the_grammar_refuses() -> None:
     toy, pattern = model(), "(ab|ba|c[abd])+"
     params = settings(temperature=1.0, regex=pattern, max_tokens=60)

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
+from outrider.engine.grammar import Grammars
 from outrider.errors import CapabilityError, LoadError, PromptError
 from outrider.models.hf_vocab import TransformersTokenizer, tokenizer_from_directory
 from outrider.models.vocab import SpecialTokens, TextTokenizer, render_chat
 
 TEXTS = ["hello world", "", "  two  spaces\n\n", "naïve 日本 😀", "<s>hello</s> <|im_end|>", "x" * 40]
+VOCAB = 300
 CHAT = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello\n  world </s>"}]
 
 
@@ -68,6 +70,30 @@ def test_a_tokenizer_in_memory_answers_like_its_saved_files(directory: Path) -> 
     assert wrapped.chat(CHAT) == saved.chat(CHAT)
     assert wrapped.vocabulary() == saved.vocabulary()
     assert wrapped.eos_ids == saved.eos_ids
+
+
+def test_a_grammar_reads_a_tokenizer_in_memory_as_it_reads_saved_files(directory: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    saved = tokenizer_from_directory(directory)
+    theirs = transformers.AutoTokenizer.from_pretrained(str(directory))
+    theirs("hello world", max_length=3, truncation=True)  # which it remembers
+    text = "hello world, naïve 日本"
+    tokens = saved.encode(text, special=False)
+    for tokenizer in (saved, TransformersTokenizer(theirs)):
+        constraint = Grammars(tokenizer, VOCAB + 20).constraint("choice", json.dumps([text]), [1])
+        assert constraint.forced(40) == tokens
+        assert constraint.is_over(tokens)
+        mask = constraint.mask(tokens, VOCAB + 20)
+        assert mask is not None
+        assert mask.nonzero().flatten().tolist() == [1]
+
+
+def test_a_tokenizer_in_python_has_no_description_and_runs_no_grammar() -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = TransformersTokenizer(transformers.ByT5Tokenizer())
+    assert tokenizer.description() is None
+    with pytest.raises(CapabilityError, match="does not tell the bytes of its tokens"):
+        Grammars(tokenizer, 400)
 
 
 def test_ends_of_a_turn_come_from_every_place_that_names_them(directory: Path) -> None:

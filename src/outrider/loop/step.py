@@ -39,8 +39,8 @@ def step(
         try:
             with one_thread():
                 verdict = sequence.rule.decide(result, draws)
-            if drafter.observes:
-                drafter.observe(sequence.draft_state, result.tree, result.laws)
+                if drafter.observes:
+                    drafter.observe(sequence.draft_state, result.tree, result.laws)
             committed.append(commit(sequence, drafter, result, verdict))
         except OutriderError as error:
             committed.append(fail(sequence, error))

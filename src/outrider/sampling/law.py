@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 
 import torch
 from jaxtyping import Float
@@ -114,12 +113,13 @@ class LogitLaws:
         Each comes with how far its logit lies below the first one's; those further than `UNLIKELY` are left
         out, and of a row with NaN all.
         """
-        logits = self._logits[row].to(torch.float32)
+        logits = self._logits[row].to(device="cpu", dtype=torch.float32).numpy()
         peak = logits[self._bare_mode(row)]
         # Comparing all and sorting a few is several times as fast as topk on a CPU.
-        near = (logits > peak - UNLIKELY).nonzero().flatten()
-        below = (peak - logits[near]).tolist()
-        return sorted(zip(near.tolist(), below, strict=True), key=itemgetter(1))[:count]
+        near = (logits > peak - UNLIKELY).nonzero()[0]
+        below = peak - logits[near]
+        first = below.argsort(kind="stable")[:count]
+        return list(zip(near[first].tolist(), below[first].tolist(), strict=True))
 
     def confidence(self, row: int) -> float:
         """Return the probability of a row's most likely token at temperature 1, before any filter."""

@@ -41,7 +41,7 @@ class Listed:
     def observe(self, state: None, tree: DraftTree, rows: Rows) -> None:
         raise AssertionError("it does not observe")
 
-    def extend(self, state: None, token: int) -> None:
+    def extend(self, state: None, token: int, guesses: Sequence[Guess] | None = None) -> None:
         raise AssertionError("nothing is committed here")
 
     def settle(self, state: None) -> None:

@@ -66,9 +66,10 @@ class CopiedText:
     def observe(self, state: CopiedState, tree: DraftTree, rows: Rows) -> None:
         """Learn nothing."""
 
-    def extend(self, state: CopiedState, token: int) -> None:
+    def extend(self, state: CopiedState, token: int, guesses: Sequence[Guess] | None = None) -> None:
         """Note which guesses were right, and index the token."""
-        record(state.rates, self.guesses(state, state.automaton.place), token)
+        made = self.guesses(state, state.automaton.place) if guesses is None else guesses
+        record(state.rates, made, token)
         state.automaton.extend((token,))
 
     def settle(self, state: CopiedState) -> None:

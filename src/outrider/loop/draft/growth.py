@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from outrider.loop.draft.base import Ask
-from outrider.loop.draft.guess import BINS, LAST_RANK, Guess, Guesser, join, record
+from outrider.loop.draft.guess import BINS, JOINED_WEIGHT, LAST_RANK, Guess, Guesser, join, record
 from outrider.loop.draft.held import Branches
 from outrider.loop.draft.rates import Rates
 from outrider.loop.draft.worth import best_count
@@ -25,7 +26,7 @@ class Learned:
     """What one sequence has shown: how good the draft model's guesses are, and the joined ones."""
 
     own: Rates = field(default_factory=Rates)
-    joined: Rates = field(default_factory=Rates)
+    joined: Rates = field(default_factory=partial(Rates, JOINED_WEIGHT))
 
 
 class Growth:

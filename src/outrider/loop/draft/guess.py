@@ -13,6 +13,8 @@ from outrider.types import DraftTree
 
 CERTAIN = 0.98
 """Most that the chances of all guesses at one place sum to."""
+JOINED_WEIGHT = 48.0
+"""How many observations the first estimate of a joined guess counts for: the parts' own records are in it."""
 BINS = 12
 """Bins of estimated chances whose outcomes are told apart."""
 LAST_RANK = 2
@@ -59,8 +61,8 @@ class Guesser(Protocol):
         """Look at the target's rows for the last draft; they may be used once `settle` is called."""
         ...
 
-    def extend(self, state: Any, token: int) -> None:
-        """Learn one committed token."""
+    def extend(self, state: Any, token: int, guesses: Sequence[Guess] | None = None) -> None:
+        """Learn one committed token; `guesses`: those for its position, where they have been made already."""
         ...
 
     def settle(self, state: Any) -> None:

@@ -48,6 +48,12 @@ class Branches:
     tokens: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
 
+    def begin(self, tokens: Sequence[int]) -> int:
+        """Start with a chain of tokens and return its last node, −1 where there are none."""
+        self.tokens += tokens
+        self.parents += range(-1, len(tokens) - 1)
+        return len(tokens) - 1
+
     def path(self, node: int) -> list[int]:
         """Return the nodes from the root's child down to `node`; none for −1, the last committed token."""
         nodes: list[int] = []

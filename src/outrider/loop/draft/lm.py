@@ -110,16 +110,13 @@ class ModelDrafter:
         laws: list[list[Law | None]] = [[None] * len(t) for t in tokens]
         chances = [[1.0] * len(t) for t in tokens]
         length = [min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks]
-        for depth in range(max(length, default=0)):
-            going = [
-                i
-                for i, ask in enumerate(asks)
-                if len(tokens[i]) <= depth < length[i] and worth_a_pass(chances[i], ask.costs, self._cost)
-            ]
-            if not going:
-                break
+        while going := [
+            i
+            for i, ask in enumerate(asks)
+            if len(tokens[i]) < length[i] and worth_a_pass(chances[i], ask.costs, self._cost)
+        ]:
             for index, found in zip(going, self._laws([asks[i] for i in going], tokens, going), strict=True):
-                ask = asks[index]
+                ask, depth = asks[index], len(tokens[index])
                 with one_thread():
                     if found.is_dead_end(0):
                         length[index] = depth

@@ -98,7 +98,8 @@ class ModelTreeDrafter:
             shape = self._shape or comb(self._width, ask.budget)
             if not ask.branch:
                 shape = comb(1, height(shape))
-            return Drawing(ask, within(shape, ask.budget, deepest + 1))
+            forced = len(ask.forced)
+            return Drawing(ask, within(shape, ask.budget - forced, deepest + 1 - forced))
         held.round = Growth(
             ask,
             learned,
@@ -113,14 +114,17 @@ class ModelTreeDrafter:
 
 
 class Drawing:
-    """One tree of a fixed shape while its levels are drawn; fewer nodes only where a law has fewer tokens."""
+    """One tree of a fixed shape, behind what a grammar forces, while its levels are drawn; fewer nodes only
+    where a law has fewer tokens.
+    """
 
     def __init__(self, ask: Ask, shape: Shape) -> None:
         self.branches = Branches()
         self._ask, self._shape = ask, shape
-        self._laws: list[Law | None] = []
-        self._slots: dict[int, int] = {-1: -1}
-        self._level = [-1] if shape else []
+        root = self.branches.begin(ask.forced)
+        self._laws: list[Law | None] = [None] * len(ask.forced)
+        self._slots: dict[int, int] = {root: -1}
+        self._level = [root] if shape else []
 
     def choose(self) -> list[int]:
         """Return the nodes of the last level that have children in the shape."""

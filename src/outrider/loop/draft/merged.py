@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 from outrider.loop.draft.base import Drafter, Rows
-from outrider.loop.draft.guess import Guess, Guesser, join, record
+from outrider.loop.draft.guess import JOINED_WEIGHT, Guess, Guesser, join, record
 from outrider.loop.draft.guessing import GuessingDrafter
 from outrider.loop.draft.lm import relative_cost
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
@@ -82,7 +83,7 @@ class MergedState:
     """One sequence: the states of the parts, and how well the merged estimates did."""
 
     parts: list[Any]
-    rates: Rates = field(default_factory=Rates)
+    rates: Rates = field(default_factory=partial(Rates, JOINED_WEIGHT))
 
 
 class MergedGuesses:
@@ -113,8 +114,7 @@ class MergedGuesses:
 
     def guesses(self, state: MergedState, place: tuple[Any, ...]) -> list[Guess]:
         """Return all parts' guesses, the likeliest first, each given that those before it are wrong."""
-        lists = [part.guesses(*at) for part, *at in zip(self._parts, state.parts, place, strict=True)]
-        return join(lists, state.rates)
+        return join(self._lists(state, place), state.rates)
 
     def observe(self, state: MergedState, tree: DraftTree, rows: Rows) -> None:
         """Show the rows to the parts that learn from them."""
@@ -122,13 +122,17 @@ class MergedGuesses:
             if part.observes:
                 part.observe(own, tree, rows)
 
-    def extend(self, state: MergedState, token: int) -> None:
+    def extend(self, state: MergedState, token: int, guesses: Sequence[Guess] | None = None) -> None:
         """Note which guesses were right, and tell the parts."""
-        record(state.rates, self.guesses(state, self.here(state)), token)
-        for part, own in zip(self._parts, state.parts, strict=True):
-            part.extend(own, token)
+        lists = self._lists(state, self.here(state))
+        record(state.rates, join(lists, state.rates) if guesses is None else guesses, token)
+        for part, own, made in zip(self._parts, state.parts, lists, strict=True):
+            part.extend(own, token, made)
 
     def settle(self, state: MergedState) -> None:
         """Settle every part."""
         for part, own in zip(self._parts, state.parts, strict=True):
             part.settle(own)
+
+    def _lists(self, state: MergedState, place: tuple[Any, ...]) -> list[list[Guess]]:
+        return [part.guesses(*at) for part, *at in zip(self._parts, state.parts, place, strict=True)]

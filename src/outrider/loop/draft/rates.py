@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 PRIOR_WEIGHT = 12.0
-"""How many observations the prior counts for."""
+"""How many observations the prior counts for, unless said otherwise."""
 MEMORY = 0.99
 """What an observation still counts for when the next one of its kind arrives."""
 
@@ -18,9 +18,10 @@ class Rates:
     or not: the record does not depend on what was drafted, and so not on what a pass costs.
     """
 
-    __slots__ = ("_records",)
+    __slots__ = ("_records", "_weight")
 
-    def __init__(self) -> None:
+    def __init__(self, weight: float = PRIOR_WEIGHT) -> None:
+        self._weight = weight
         self._records: dict[Hashable, list[float]] = {}
 
     def rate(self, kind: Hashable, prior: float) -> float:
@@ -29,7 +30,7 @@ class Rates:
         if record is None:
             return prior
         hits, tries = record
-        return (hits + PRIOR_WEIGHT * prior) / (tries + PRIOR_WEIGHT)
+        return (hits + self._weight * prior) / (tries + self._weight)
 
     def record(self, kind: Hashable, hit: bool) -> None:
         """Note that a guess of this kind was tried, and whether it was right."""

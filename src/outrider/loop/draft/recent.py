@@ -103,9 +103,9 @@ class RecentSuccessors:
                 sure = sum(margin >= bound for bound in MARGINS)
                 state.seen.append((place, (tuple(token for token, _ in likely), sure)))
 
-    def extend(self, state: RecentState, token: int) -> None:
+    def extend(self, state: RecentState, token: int, guesses: Sequence[Guess] | None = None) -> None:
         """Note which guesses were right."""
-        record(state.rates, self.guesses(state, state.place), token)
+        record(state.rates, self.guesses(state, state.place) if guesses is None else guesses, token)
         state.place = state.place[1], token
 
     def settle(self, state: RecentState) -> None:
