@@ -12,6 +12,7 @@ class Stutter:
     name = "stutter"
     has_law = False
     weighs_costs = False
+    speculates = True
     observes = False
 
     def open(self, prompt):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from outrider.engine.engine import Engine
 from outrider.engine.result import Result
@@ -24,6 +25,9 @@ from outrider.types import DraftTree
 VOCAB = 8
 # No test leaves anything in the user's cache directory, nor do the processes that tests start.
 os.environ["OUTRIDER_CACHE"] = "off"
+# No test is held to a time: a busy machine takes as long as it takes.
+settings.register_profile("outrider", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("outrider")
 
 
 class RandomTrees:
@@ -32,6 +36,7 @@ class RandomTrees:
     name = "random"
     has_law = False
     weighs_costs = False
+    speculates = True
     observes = True
 
     def __init__(self, seed: int = 0, vocab: int = VOCAB) -> None:

@@ -51,7 +51,7 @@ class MeteredDrafter:
         self._drafter = drafter
         self.name, self.has_law = drafter.name, drafter.has_law
         self.weighs_costs, self.observes = drafter.weighs_costs, drafter.observes
-        self.speculates = getattr(drafter, "speculates", True)
+        self.speculates = drafter.speculates
         self._seconds = 0.0
 
     def open(self, prompt: Sequence[int]) -> Any:

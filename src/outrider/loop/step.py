@@ -55,7 +55,6 @@ def draft(
     No draft is deeper than what may still be emitted, so none reaches past the context or the length asked
     for. Where a grammar forces tokens, they are drafted first; what it refuses is not drafted.
     """
-    speculates = getattr(drafter, "speculates", True)
     trees: list[DraftTree | None] = [None] * len(sequences)
     asks, asking = [], []
     for index, sequence in enumerate(sequences):
@@ -64,7 +63,8 @@ def draft(
         trees[index] = DraftTree()
         nodes = min(budget, sequence.room - 1)
         if nodes > 0:
-            forced = sequence.processing.forced(nodes) if speculates and sequence.processing else ()
+            constrained = sequence.processing if drafter.speculates else None
+            forced = constrained.forced(nodes) if constrained else ()
             asks.append(
                 Ask(
                     state=sequence.draft_state,

@@ -90,6 +90,8 @@ class Drafter(Protocol):
     """True when it draws its guesses (at temperatures above 0) and can tell the law each was drawn from."""
     weighs_costs: bool
     """True when it cuts its drafts by `Ask.costs`, which are then measured."""
+    speculates: bool
+    """False for plain decoding, where nothing is drafted, not even what a grammar forces."""
     observes: bool
     """True when it learns from the target's own rows; `observe` is called only then."""
 

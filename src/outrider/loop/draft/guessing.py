@@ -18,6 +18,7 @@ class GuessingDrafter:
 
     has_law = False
     weighs_costs = True
+    speculates = True
 
     def __init__(self, name: str, guesser: Guesser, *, max_nodes: int, threshold: float) -> None:
         self.name, self.observes = name, guesser.observes

@@ -62,6 +62,7 @@ class ModelDrafter:
     name = "lm"
     has_law = True
     weighs_costs = True
+    speculates = True
     observes = False
     takes_model: ClassVar[bool] = True
     is_part: ClassVar[bool] = True

@@ -28,6 +28,7 @@ class ModelTreeDrafter:
     """
 
     weighs_costs = True
+    speculates = True
 
     def __init__(
         self,

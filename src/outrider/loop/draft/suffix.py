@@ -108,6 +108,7 @@ class SuffixDrafter:
     name = "suffix"
     has_law = False
     weighs_costs = True
+    speculates = True
     observes = False
     takes_model: ClassVar[bool] = False
     is_part: ClassVar[bool] = True
