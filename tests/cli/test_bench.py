@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from outrider.bench.contestants import DrafterContestant
 from outrider.cli.main import main
 from outrider.native import why_missing
 
@@ -169,3 +170,24 @@ def test_options_go_to_the_drafter_that_is_named(tiny: str, capsys: Captured) ->
     for option, says in {"lm.width=2": "DRAFTER.NAME=VALUE", "suffix.width=2": "'width'"}.items():
         assert main([*words, "--drafter-option", option]) == 2
         assert says in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_an_interrupted_benchmark_gives_the_prompts_it_has_finished(
+    tiny: str, suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    answered = iter(range(1, 100))
+    generate = DrafterContestant.generate
+
+    def interrupted(self: DrafterContestant, *arguments: Any) -> Any:
+        if next(answered) == 2 + 2 + 2:  # warmed up, one prompt answered by both, the next by one
+            raise KeyboardInterrupt
+        return generate(self, *arguments)
+
+    monkeypatch.setattr(DrafterContestant, "generate", interrupted)
+    out = tmp_path / "out.json"
+    words = ["bench", tiny, "--suite", suite, "--max-tokens", "6", "--out", str(out), "--json"]
+    assert main(words) == 130
+    found = document(capsys)
+    assert {row["id"] for row in found["prompts"]} == {"1"}
+    assert found["suite"]["left_out"] == ["2", "3", "4"]
+    assert json.loads(out.read_text())["results"] == found["results"]

@@ -57,20 +57,22 @@ def run_suite(
     chat: bool | None = None,
     turns: bool = False,
     notes: Console | None = None,
+    into: list[Measurement] | None = None,
 ) -> list[Measurement]:
     """Measure every contestant on every prompt; the first one must be plain decoding.
 
     All contestants answer a prompt before the next one comes, in an order that turns by one each time, so
     that drift of the machine hits all alike. `chat` None means: if the model has a chat template. With
     `turns`, later turns are asked too, after plain decoding's own answers. Prompts that do not fit into the
-    context are left out. Progress and notices go to `notes`.
+    context are left out. Progress and notices go to `notes`. What was measured is added to `into` prompt by
+    prompt, so that an interrupt leaves the prompts before it.
     """
     assert contestants[0].name == BASELINE
     templated = llm.model.tokenizer.has_chat_template if chat is None else chat
     if turns and not templated:
         raise OptionError("--turns needs a chat template to put the turns together; drop it or --no-chat")
     room = llm.model.target.context_limit - 1
-    measurements: list[Measurement] = []
+    measurements: list[Measurement] = [] if into is None else into
     total = sum(len(p.turns) if turns else 1 for p in suite.prompts) * len(contestants)
     with _progress(notes) as bar:
         task = bar.add_task("", total=total)

@@ -104,7 +104,7 @@ def run(
 
     from outrider.bench.provenance import provenance
     from outrider.bench.result import bench_document
-    from outrider.bench.run import run_suite
+    from outrider.bench.run import Measurement, run_suite
     from outrider.bench.suites import open_suite
     from outrider.bench.table import results_table
     from outrider.cli import terminal
@@ -126,9 +126,18 @@ def run(
     )
     with notes.status("loading what it is compared with"):
         runners = contestants(model, llm, names, peers, params, settings)
-    measurements = run_suite(llm, runners, prompts, params, chat=chat, turns=turns, notes=notes)
+    measurements: list[Measurement] = []
+    interrupted = False
+    try:
+        run_suite(llm, runners, prompts, params, chat=chat, turns=turns, notes=notes, into=measurements)
+    except KeyboardInterrupt:
+        if not measurements:
+            raise
+        interrupted = True
     document = bench_document(measurements, prompts, params, provenance(llm.model))
     _finish(document, out, as_json, lambda: [results_table(document)])
+    if interrupted:
+        raise typer.Exit(130)
 
 
 @app.command()
