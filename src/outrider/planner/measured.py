@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
 CONTEXT = 64
 SECONDS = 0.5
 """Time spent on measuring, unless `FEWEST_ROUNDS` take longer."""
-FEWEST_ROUNDS, MOST_ROUNDS = 3, 9
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
 BUSY = 0.8
 """A kept curve was measured on a busy machine where one row now takes less than this share of its time."""
 _VERSION = 1
@@ -27,30 +28,32 @@ _VERSION = 1
 def measure_latency(target: Target) -> Latency:
     """Time passes of 1 to 16 rows on top of up to 64 cached tokens.
 
-    The counts take turns, and the fastest pass of each stands: what else runs on the machine only adds time.
+    The counts take turns, and the median of each stands: a machine shared with others now and then runs one
+    pass much faster or slower than the rest, and costs are ratios of what is usual.
     """
     probe = TargetProbe(target)
     rows = [count for count in ROWS if count <= target.context_limit] or [1]
     probe.fill(max(0, min(CONTEXT, target.context_limit - max(rows))))
     for count in rows:
         probe.time(count)  # the first pass of a shape may set things up
-    best = dict.fromkeys(rows, float("inf"))
+    times: dict[int, list[float]] = {count: [] for count in rows}
     started = time.perf_counter()
     for turn, count in enumerate(in_turns([rows], MOST_ROUNDS)):
         rounds = turn // len(rows)
         if rounds >= FEWEST_ROUNDS and time.perf_counter() - started > SECONDS:
             break
-        best[count] = min(best[count], 1000 * probe.time(count))
-    if len(best) == 1:  # a context of one token leaves nothing to draft
-        best[2] = best[1]
-    return Latency.of(best.items())
+        times[count].append(1000 * probe.time(count))
+    medians = {count: statistics.median(found) for count, found in times.items()}
+    if len(medians) == 1:  # a context of one token leaves nothing to draft
+        medians[2] = medians[1]
+    return Latency.of(medians.items())
 
 
 def _one_row(target: Target) -> float:
-    """Return the milliseconds of the fastest of a few passes over one row."""
+    """Return the milliseconds of a few passes over one row, the median."""
     probe = TargetProbe(target)
     probe.fill(min(CONTEXT, target.context_limit - 1))
-    return 1000 * min(probe.time(1) for _ in range(1 + FEWEST_ROUNDS))
+    return 1000 * statistics.median(probe.time(1) for _ in range(2 + FEWEST_ROUNDS))
 
 
 class MeasuredLatency:
