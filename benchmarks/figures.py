@@ -116,7 +116,8 @@ def figures() -> str:
         "T(n): the time of a pass over n positions, context 256; read: the time to read the same bytes of "
         f"weights, keys and values. (greedy, 128 tokens, batch 1, interleaved; torch {versions['torch']}, "
         f"transformers {versions['transformers']}, cyllama {versions['cyllama']}, whose wheel holds no "
-        "AVX-512 code; [result files](benchmarks/results), each of its own commit and hour: compare within one)"
+        "AVX-512 code; [result files](benchmarks/results), each of its own commit and hour: compare within "
+        "one)"
     )
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
