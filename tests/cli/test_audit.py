@@ -77,3 +77,11 @@ def test_it_looks_under_the_options_that_are_named(tiny: str, capsys: Captured) 
 def test_an_option_that_is_none_is_refused(tiny: str, word: str, message: str, capsys: Captured) -> None:
     assert main(["audit", tiny, "--option", word]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_rule_that_promises_nothing_is_looked_at_with_consent_only(tiny: str, capsys: Captured) -> None:
+    words = ["audit", tiny, "--rule", "typical", "--cases", "1", "--max-tokens", "4", "--seeds", "2"]
+    assert main(words) == 2
+    assert "--allow-lossy" in capsys.readouterr().err
+    assert main([*words, "--allow-lossy"]) == 0
+    assert "promises nothing" in capsys.readouterr().out

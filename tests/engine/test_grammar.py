@@ -236,6 +236,7 @@ def test_a_constraint_of_two_methods_is_enough() -> None:
         ({"regex": ""}, "regex='' is not allowed"),
         ({"grammar": 7}, "grammar=7 is not allowed"),
         ({"choice": ("a", "")}, "choice=.* is not allowed"),
+        ({"choice": ()}, r"choice=\(\) is not allowed; give at least one string"),
         ({"regex": "a", "choice": "b"}, "regex and choice cannot be given together; keep one of them"),
         ({"json_schema": {}, "json_object": True}, "json_schema and json_object cannot be given together"),
     ],

@@ -53,7 +53,7 @@ def audit(
     Rules are exact, the loop is exact under these options, rows don't depend on their neighbours, drafts
     don't change the tokens, and sampled text follows the model's laws.
     """
-    options.check_names([drafter], rule)
+    options.check_names([drafter], rule, guarantee, allow_lossy)
     settings = options.drafter_options(drafter_option)
     params = _params(option or [], max_tokens)
 

@@ -187,6 +187,8 @@ def curve(
     for wanted in left_out:
         limit = min(each.target.context_limit for each in loaded)
         notes.print(f"context {wanted} is left out: the model's own limit is {limit} tokens")
+    if not curves[0]:
+        raise OptionError("no context is left to measure; give a smaller --context")
     kernels = [each.details["kernel"] for each in loaded]
     document = curve_document(dict(zip(kernels, curves, strict=True)), left_out, provenance(loaded[0]))
     _finish(document, out, as_json, lambda: [curve_table(document)])

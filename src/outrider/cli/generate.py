@@ -97,7 +97,7 @@ def generate(
         json_object=json_object,
         regex=regex,
         grammar=sampling.read_grammar("--grammar", grammar),
-        choice=tuple(choice or ()),
+        choice=tuple(choice) if choice else None,
         seed=seed,
         n=n,
         best_of=best_of,

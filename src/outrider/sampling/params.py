@@ -73,8 +73,8 @@ class SamplingParams:
     """The whole output matches this regular expression (no look-around)."""
     grammar: str | None = None
     """The output is of this grammar: Lark (its first rule is `start`), or GBNF (`root ::=`)."""
-    choice: tuple[str, ...] = ()
-    """The output is one of these strings."""
+    choice: tuple[str, ...] | None = None
+    """The output is one of these strings; None sets none."""
     seed: int | None = None
     """The same seed gives the same text; None draws one at random."""
     n: int = 1
@@ -138,7 +138,10 @@ class SamplingParams:
 
     def _check_output_grammar(self) -> None:
         self._keep("json_schema", checks.schema("json_schema", self.json_schema))
-        self._keep("choice", checks.texts("choice", self.choice))
+        if self.choice is not None:
+            self._keep("choice", checks.texts("choice", self.choice))
+            if not self.choice:
+                raise checks.refusal("choice", (), "at least one string, or None to set none")
         if not isinstance(self.json_object, bool):
             raise checks.refusal("json_object", self.json_object, "True or False")
         for option in ("regex", "grammar"):

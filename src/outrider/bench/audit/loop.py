@@ -47,8 +47,8 @@ def loop_checks(
 
     Drafting, passes, laws, acceptance and commits are those that serve; only the draws are replaced, by every
     outcome with its probability, and the model by small ones with zeros in their laws. A drafter that takes a
-    model gets one that agrees with the target half of the time. Options that name tokens speak of the real
-    vocabulary and are left out.
+    model gets one that agrees with the target half of the time. Options that name tokens or texts speak of
+    the real vocabulary and are left out, grammars too.
     """
     params = _small(params, can_sample(rule))
     for world in range(worlds):
@@ -161,6 +161,11 @@ def _small(params: SamplingParams, sampled: bool) -> SamplingParams:
         banned_words=(),
         stop=(),
         stop_token_ids=(),
+        json_schema=None,
+        json_object=False,
+        regex=None,
+        grammar=None,
+        choice=None,
         n=1,
         best_of=None,
     )
