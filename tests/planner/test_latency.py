@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outrider.models.toy import ToyTarget
 from outrider.planner import measured
@@ -19,8 +21,17 @@ def test_between_measured_counts_and_past_the_last_the_curve_is_linear() -> None
     assert [CURVE.at(rows) for rows in (1, 2, 3, 4, 6, 8, 12)] == [10.0, 11.0, 11.5, 12.0, 16.0, 20.0, 28.0]
 
 
-def test_a_time_below_an_earlier_one_is_noise_and_raised_to_it() -> None:
-    assert Latency.of([(4, 9.0), (1, 10.0), (2, 12.0)]) == Latency((1, 2, 4), (10.0, 12.0, 12.0))
+def test_times_that_fall_are_noise_and_get_their_mean() -> None:
+    assert Latency.of([(4, 11.0), (1, 10.0), (2, 13.0)]) == Latency((1, 2, 4), (10.0, 12.0, 12.0))
+    assert Latency.of([(1, 4.0), (2, 2.0), (4, 3.0)]) == Latency((1, 2, 4), (3.0, 3.0, 3.0))
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=2, max_size=8))
+def test_a_curve_rises_keeps_the_total_and_leaves_rising_times_alone(times: list[float]) -> None:
+    curve = Latency.of(enumerate(times, start=1))
+    assert list(curve.milliseconds) == sorted(curve.milliseconds)
+    assert sum(curve.milliseconds) == pytest.approx(sum(times))
+    assert Latency.of(enumerate(sorted(times), start=1)).milliseconds == pytest.approx(sorted(times))
 
 
 def test_costs_begin_with_one_and_count_the_rows_of_all_sequences() -> None:

@@ -28,10 +28,19 @@ class Latency:
     def of(cls, points: Iterable[tuple[int, float]]) -> Latency:
         """Return the curve through measured (rows, milliseconds).
 
-        A time below that of fewer rows is raised to it: more rows are never less work, so a dip is noise.
+        More rows are never less work, so where times fall they are noise and get their mean: the curve is
+        the rising one nearest to the measured one (isotonic regression by pooling adjacent violators).
         """
         rows, times = zip(*sorted(points), strict=True)
-        return cls(rows, tuple(accumulate(times, max)))
+        pools: list[tuple[float, int]] = []  # sum and count of times that share a mean
+        for value in times:
+            total, count = value, 1
+            while pools and pools[-1][0] / pools[-1][1] > total / count:
+                before, members = pools.pop()
+                total, count = total + before, count + members
+            pools.append((total, count))
+        means = [total / count for total, count in pools for _ in range(count)]
+        return cls(rows, tuple(accumulate(means, max)))  # a mean may round below an equal one before it
 
     def at(self, rows: float) -> float:
         """Return the milliseconds of a pass, linear between measured counts and past the last one."""

@@ -17,7 +17,7 @@ from outrider.planner.probe import TargetProbe
 
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
 CONTEXT = 64
-SECONDS = 0.5
+SECONDS = 1.5
 """Time spent on measuring, unless `FEWEST_ROUNDS` take longer."""
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
 BUSY = 0.8
