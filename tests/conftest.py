@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -113,6 +114,19 @@ def plain_tokens(target: Any, prompt: Sequence[int], params: SamplingParams, cou
         draws = SharedDraws(params.seed or 0, 0, len(text))
         text.append(int(p.argmax()) if params.temperature == 0 else draws.token(p, 0))
     return text[len(prompt) :]
+
+
+def text_law(target: ToyTarget, prompt: Sequence[int], length: int) -> dict[tuple[int, ...], Fraction]:
+    """Return the exact law of the first `length` tokens after a prompt, without impossible texts."""
+    expected: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
+    for _ in range(length):
+        expected = {
+            (*text, token): mass * p
+            for text, mass in expected.items()
+            for token, p in enumerate(target.law([*prompt, *text]))
+            if p
+        }
+    return expected
 
 
 @pytest.fixture(params=["native", "pytorch"])

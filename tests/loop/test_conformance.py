@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import scipy.stats
 
-from conftest import VOCAB, plain_tokens, run, toy_model
+from conftest import VOCAB, plain_tokens, run, text_law, toy_model
 from matrix import ALL_DRAFTERS, FILTERS, make_drafter
 from outrider.errors import CapabilityError
 from outrider.loop.accept.table import RuleChoice, resolve_rule
@@ -86,14 +86,7 @@ def test_the_law_of_three_tokens_under_rejection_is_the_target_s(drafter: str) -
             params = SamplingParams(temperature=1.0, seed=seed, max_tokens=length, ignore_eos=True)
             [result] = run(model, made, [prompt], params, rule="rejection", budget=3)
             seen[result.token_ids] += 1
-    expected: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
-    for _ in range(length):
-        expected = {
-            (*text, token): mass * p
-            for text, mass in expected.items()
-            for token, p in enumerate(target.law([*prompt, *text]))
-            if p
-        }
+    expected = text_law(target, prompt, length)
     assert set(seen) <= set(expected), "a token of probability zero was emitted"
     frequent = [text for text, mass in expected.items() if mass * runs >= 5]
     observed = [seen[text] for text in frequent]

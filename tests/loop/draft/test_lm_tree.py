@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import run, toy_model
+from conftest import run, text_law, toy_model
 from matrix import make_drafter
 from outrider.bench.audit import loop_checks
 from outrider.errors import OptionError
@@ -161,14 +161,7 @@ def test_the_law_of_three_tokens_is_the_target_s_under_every_rule_that_reads_law
             params = SamplingParams(temperature=1.0, seed=seed, max_tokens=length, ignore_eos=True)
             [result] = run(toy_model(target), made, [prompt], params, rule=rule, budget=5)
             seen[result.token_ids] += 1
-    expected: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
-    for _ in range(length):
-        expected = {
-            (*text, token): mass * p
-            for text, mass in expected.items()
-            for token, p in enumerate(target.law([*prompt, *text]))
-            if p
-        }
+    expected = text_law(target, prompt, length)
     assert set(seen) <= set(expected), "a token of probability zero was emitted"
     frequent = [text for text, mass in expected.items() if mass * runs >= 5]
     observed = [seen[text] for text in frequent]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -132,10 +131,7 @@ def _plain_law(model: LoadedModel, params: SamplingParams, prompt: Sequence[int]
         engine = Engine(model, plain, drafter_name="none", budget=0)
         return _run(engine, prompt, params, outcome).token_ids
 
-    masses: defaultdict[Text, float] = defaultdict(float)
-    for text, mass in law_of(text_of).items():
-        masses[text] += float(mass)
-    return dict(masses)
+    return {text: float(mass) for text, mass in law_of(text_of).items()}
 
 
 def _toy_drafter(spec: str, target: ToyTarget, options: Mapping[str, Any]) -> Drafter:
