@@ -77,7 +77,8 @@ class LLM:
         """Complete one prompt (text or token ids), or several together; several give a list in their order.
 
         `chat` puts a text through the model's chat template as the user's message; a list of messages
-        (`{"role": …, "content": …}`) is one conversation. Sampling options are those of `SamplingParams`,
+        (`{"role": …, "content": …}`) is one conversation. Control tokens come from the template alone: what a
+        message says is text, while in a prompt without `chat` their texts are those tokens. Sampling options are those of `SamplingParams`,
         given as an object, by name, or both (names win). With `n` above 1 a prompt's result is its first
         sample (with `best_of` its best one), and `result.samples` holds all n. UsageError for what cannot be
         run, before anything runs.

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
-from outrider.errors import CapabilityError, LoadError
+from outrider.errors import CapabilityError, LoadError, PromptError
 from outrider.models.base import Tokenizer
+from outrider.models.plain_messages import PlainMessages
 from outrider.models.safetensors_source import read_json
-from outrider.models.vocab import SpecialTokens, TextTokenizer, end_of_turn_ids
+from outrider.models.vocab import SpecialTokens, TextTokenizer, encoded, end_of_turn_ids
 
 _ROLES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
@@ -57,7 +61,10 @@ class TransformersTokenizer:
         self.eos_ids = end_of_turn_ids(special, tokenizer.eos_token_id, *eos_ids)
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
-        """Return the tokens of a text; `special` adds what the model expects around it (BOS)."""
+        """Return the tokens of a text; `special` adds what the model expects around it (BOS).
+
+        A control token's text in it is that token.
+        """
         return list(self._tokenizer(text, add_special_tokens=special)["input_ids"])
 
     def decode(self, tokens: Sequence[int], *, skip_special: bool = True) -> str:
@@ -69,11 +76,36 @@ class TransformersTokenizer:
         )
 
     def chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        """Put messages through the chat template; CapabilityError without one."""
+        """Put messages through the chat template; what they say is text.
+
+        CapabilityError without a template; PromptError where it turns the messages down, and for the text of
+        a control token where the tokenizer is one in Python.
+        """
         if not self.has_chat_template:
             raise CapabilityError("this model has no chat template; give it plain text (drop --chat)")
-        text = self._tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+        plain = self._plain_messages
+        guarded = list(messages) if plain is None else plain.guard(messages)
+        try:
+            text = self._tokenizer.apply_chat_template(guarded, add_generation_prompt=True, tokenize=False)
+        except (TemplateError, TypeError) as error:
+            raise PromptError(f"the chat template turned the messages down: {error}") from error
+        if plain is not None:
+            return encoded(lambda: plain.encode(text))
+        said = json.dumps(guarded, ensure_ascii=False, default=str)
+        control = next((token for token in self._tokenizer.all_special_tokens if token in said), None)
+        if control is not None:
+            raise PromptError(
+                f"a message holds {control!r}, which this tokenizer can only read as a control token; "
+                "take it out"
+            )
         return self.encode(text, special=False)
+
+    @cached_property
+    def _plain_messages(self) -> PlainMessages | None:
+        description = self.description()
+        if description is None:
+            return None
+        return PlainMessages(Backend.from_str(description), str(self._tokenizer.chat_template), self.eos_ids)
 
     def vocabulary(self) -> dict[str, int]:
         """Return every token's text with its id, added tokens included."""

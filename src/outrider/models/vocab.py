@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as Backend
 
 from outrider.errors import CapabilityError, PromptError
+from outrider.models.plain_messages import PlainMessages
 
 END_OF_TURN = (
     "<|im_end|>",
@@ -51,15 +52,14 @@ class TextTokenizer:
         self.eos_ids = special.eos_ids
         self.has_chat_template = chat_template is not None
         self._special, self._template = special, chat_template
+        self._messages = PlainMessages(backend, chat_template, special.eos_ids)
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
-        """Return the tokens of a text; `special` adds what the model expects around it (BOS)."""
-        try:
-            return list(self.backend.encode(text, add_special_tokens=special).ids)
-        except TypeError as error:  # what the backend says of a text with surrogates in it
-            raise PromptError(
-                "the text is not valid Unicode (it holds surrogates); mend its encoding"
-            ) from error
+        """Return the tokens of a text; `special` adds what the model expects around it (BOS).
+
+        A control token's text in it is that token.
+        """
+        return encoded(lambda: list(self.backend.encode(text, add_special_tokens=special).ids))
 
     def decode(self, tokens: Sequence[int], *, skip_special: bool = True) -> str:
         """Return the text of tokens; incomplete UTF-8 becomes U+FFFD, ids without a token become nothing."""
@@ -68,16 +68,17 @@ class TextTokenizer:
     def chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
         """Put messages through the chat template, ready for the assistant's turn.
 
-        CapabilityError without a template; PromptError with the template's own words where it turns the
-        messages down.
+        What a message says is text, also where it spells a control token. CapabilityError without a template;
+        PromptError with the template's own words where it turns the messages down.
         """
         if self._template is None:
             raise CapabilityError("this model has no chat template; give it plain text (drop --chat)")
+        guarded = self._messages.guard(messages)
         try:
-            text = render_chat(self._template, messages, self._special.texts)
+            text = render_chat(self._template, guarded, self._special.texts)
         except (TemplateError, TypeError) as error:
             raise PromptError(f"the chat template turned the messages down: {error}") from error
-        return self.encode(text, special=False)
+        return encoded(lambda: self._messages.encode(text))
 
     def vocabulary(self) -> dict[str, int]:
         """Return every token's text with its id, added tokens included."""
@@ -86,6 +87,14 @@ class TextTokenizer:
     def description(self) -> str:
         """Return the whole tokenizer as JSON in the format of `tokenizers`."""
         return str(self.backend.to_str())
+
+
+def encoded(run: Callable[[], list[int]]) -> list[int]:
+    """Return what an encoder gives; PromptError for a text with surrogates in it."""
+    try:
+        return run()
+    except TypeError as error:  # what the backend says of surrogates
+        raise PromptError("the text is not valid Unicode (it holds surrogates); mend its encoding") from error
 
 
 def render_chat(template: str, messages: Sequence[dict[str, Any]], texts: Mapping[str, str]) -> str:
