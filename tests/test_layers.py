@@ -36,7 +36,8 @@ ALLOWED: dict[str, set[str]] = {
     "planner": {"models.base", "cache.base", "planner"},
     "engine": {"loop", "cache", "models.base", "planner", "sampling", "engine"},
     "drafters": {"loop.draft", "models.base", "models.load", "models.compare"},
-    "llm": {"drafters", "engine", "loop", "models.base", "models.load", "planner", "sampling"},
+    "prompts": set(),
+    "llm": {"drafters", "engine", "loop", "models.base", "models.load", "planner", "prompts", "sampling"},
     "bench": {
         "cache.base",
         "engine",

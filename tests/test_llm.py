@@ -12,7 +12,7 @@ import torch
 import outrider
 from conftest import VOCAB, plain_tokens, toy_model
 from outrider.drafters import build_drafter
-from outrider.errors import OptionError, PromptError, UnknownNameError, VocabularyError
+from outrider.errors import OptionError, PromptError, UnknownNameError, UsageError, VocabularyError
 from outrider.llm import LLM
 from outrider.loop.draft.lm import ModelDrafter
 from outrider.loop.draft.none import NoDrafter
@@ -67,10 +67,76 @@ def test_another_drafter_rule_or_budget_shares_the_target_and_is_used(llm: LLM) 
         llm.using(rule="rejekt")
 
 
-@pytest.mark.parametrize("spec", ["lm", "suffix:x", "none:x"])
+@pytest.mark.parametrize("spec", ["lm", "lm:", "suffix:x", "none:x", "suffix:", "none:", "recycle:"])
 def test_a_drafter_with_a_model_too_few_or_too_many_is_refused(spec: str, llm: LLM) -> None:
     with pytest.raises(OptionError, match=r"needs a model|takes no argument"):
         llm.using(drafter=spec)
+
+
+@pytest.mark.parametrize("spec", ["merged:", "merged:suffix", "merged:suffix+", "merged:suffix+suffix"])
+def test_a_merged_drafter_without_two_parts_is_refused(spec: str, llm: LLM) -> None:
+    """`merged:` once stood for the default parts, as if they had been named."""
+    with pytest.raises(OptionError, match=r"needs two or more|a part is missing"):
+        llm.using(drafter=spec)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("drafter", 5),
+        ("drafter_options", [1]),
+        ("drafter_options", "max_nodes=3"),
+        ("rule", 5),
+        ("rule", ["greedy"]),
+        ("guarantee", 5),
+        ("guarantee", ["same_law"]),
+        ("lossy", "yes"),
+        ("weights", 5),
+        ("device", 5),
+        ("budget", "7"),
+        ("fill_budget", "yes"),
+        ("threads", "2"),
+    ],
+)
+def test_options_of_loading_of_a_wrong_type_are_named_before_anything_is_loaded(
+    option: str, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several of them once were Python's own errors about attributes, or were taken for true."""
+    monkeypatch.setattr("outrider.models.load.locate", lambda name: pytest.fail("the model was looked for"))
+    with pytest.raises(UsageError, match=f"{option}|{option.rstrip('s')}.*known") as error:
+        outrider.load("x", **{option: value})
+    assert repr(value) in str(error.value)
+
+
+@pytest.mark.parametrize("params", [3, {"max_tokens": 4}, "greedy"], ids=repr)
+def test_what_are_no_params_is_refused(params: Any, llm: LLM) -> None:
+    for run in (llm.generate, llm.stream):
+        with pytest.raises(OptionError, match=r"params=.* is not allowed; give outrider\.SamplingParams"):
+            run("ab", params)
+
+
+@pytest.mark.parametrize("chat", ["yes", 1, None], ids=repr)
+def test_chat_is_true_or_false(chat: Any, llm: LLM) -> None:
+    with pytest.raises(OptionError, match=r"chat=.* is not allowed; give True or False"):
+        llm.generate("ab", chat=chat)
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ({"role": "user"}, "message 1 has no content"),
+        ({"role": "user", "content": None}, "message 1 has no content"),
+        ({"role": "user", "content": 7}, "message 1 has a content of type int"),
+        ({"content": "a"}, "message 1 has no role"),
+        ({"role": "", "content": "a"}, "message 1 has no role"),
+        ({"role": 5, "content": "a"}, "message 1 has no role"),
+        ({}, "message 1 has no role"),
+    ],
+)
+def test_a_message_that_lacks_something_is_named(message: dict[str, Any], says: str, llm: LLM) -> None:
+    """Templates made nothing of a missing content, or failed in words of their own."""
+    with pytest.raises(PromptError, match=says):
+        llm.generate([{"role": "user", "content": "a"}, message])
 
 
 def test_a_draft_model_is_used_and_one_of_other_tokens_is_refused(

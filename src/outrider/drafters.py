@@ -29,15 +29,17 @@ def parse_drafter(spec: str) -> DrafterSpec:
     UnknownNameError for a drafter that is not in the table, OptionError for anything after the colon that
     does not fit the drafter.
     """
-    name, _, argument = spec.partition(":")
+    if not isinstance(spec, str):
+        raise OptionError(f"drafter={spec!r} is not allowed; give a drafter's name: {', '.join(DRAFTERS)}")
+    name, colon, argument = spec.partition(":")
     kind: DrafterClass = DRAFTERS.load(name)
     if not getattr(kind, "takes_parts", False):
         if kind.takes_model and not argument:
             raise OptionError(f"the drafter {name!r} needs a model: write {name}:PATH")
-        if argument and not kind.takes_model:
+        if colon and not kind.takes_model:
             raise OptionError(f"the drafter {name!r} takes no argument: write {name}")
         return DrafterSpec(name, (), argument or None)
-    if not argument:
+    if not colon:
         return DrafterSpec(name)
     parts: list[str] = []
     rest, model = argument, None
@@ -75,6 +77,7 @@ def build_drafter(
 ) -> Drafter:
     """Make the drafter that `spec` names, with its options by name; its model is loaded like the target."""
     parsed = parse_drafter(spec)
+    check_drafter_options(options)
     model = None
     if parsed.model is not None:
         from outrider.models.compare import check_same_vocabulary
@@ -85,6 +88,14 @@ def build_drafter(
             target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
         )
     return assemble(parsed, target.target, model, options or {})
+
+
+def check_drafter_options(options: Any) -> None:
+    """Refuse what does not hold options by name; the drafter itself reads them."""
+    if options is not None and not isinstance(options, Mapping):
+        raise OptionError(
+            f"drafter_options={options!r} is not allowed; give options by name, as in {{'max_nodes': 8}}"
+        )
 
 
 def assemble(

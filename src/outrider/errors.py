@@ -36,9 +36,22 @@ class UnknownNameError(UsageError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
-        super().__init__(f"unknown {kind} {name!r}; {hint}")
+        near = near_names(str(name), known)
+        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        super().__init__(f"unknown {kind} {name!r}; {hint}known: {', '.join(known)}")
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names most like a name, the nearest first; case and joining signs don't count."""
+
+    def plain(text: str) -> str:
+        return text.casefold().translate({ord(sign): None for sign in "-_. "})
+
+    by_plain: dict[str, list[str]] = {}
+    for other in known:
+        by_plain.setdefault(plain(other), []).append(other)
+    near = difflib.get_close_matches(plain(name), by_plain, n=3, cutoff=0.5)
+    return [other for match in near for other in by_plain[match]]
 
 
 class OptionError(UsageError):

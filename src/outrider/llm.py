@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, overload
 
 from outrider.config import cache_directory
-from outrider.drafters import build_drafter, parse_drafter
+from outrider.drafters import build_drafter, check_drafter_options, parse_drafter
 from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
 from outrider.engine.result import Result
@@ -19,10 +18,9 @@ from outrider.loop.draft.base import Drafter
 from outrider.models.base import LoadedModel
 from outrider.planner.machine import processor
 from outrider.planner.measured import MeasuredLatency
+from outrider.prompts import Messages, Prompt, check_messages, is_messages, is_several, token_ids
+from outrider.sampling import checks
 from outrider.sampling.params import SamplingParams
-
-Messages = Sequence[dict[str, Any]]
-Prompt = str | Sequence[int]
 
 
 class LLM:
@@ -78,19 +76,20 @@ class LLM:
 
         `chat` puts a text through the model's chat template as the user's message; a list of messages
         (`{"role": …, "content": …}`) is one conversation. Control tokens come from the template alone: what a
-        message says is text, while in a prompt without `chat` their texts are those tokens. Sampling options are those of `SamplingParams`,
-        given as an object, by name, or both (names win). With `n` above 1 a prompt's result is its first
-        sample (with `best_of` its best one), and `result.samples` holds all n. UsageError for what cannot be
-        run, before anything runs.
+        message says is text, while in a prompt without `chat` their texts are those tokens. Sampling options
+        are those of `SamplingParams`, given as an object, by name, or both (names win). With `n` above 1 a
+        prompt's result is its first sample (with `best_of` its best one), and `result.samples` holds all n.
+        UsageError for what cannot be run, before anything runs.
         """
         settings = _settings(params, options)
-        prompts = [prompt] if _is_single(prompt) else list(prompt)
+        several = is_several(prompt)
+        prompts = list(prompt) if several else [prompt]
         engine = self._engine()
         requests = [submit_samples(engine, self.encode(one, chat=chat), settings) for one in prompts]
         while engine.busy:
             engine.step()
         results = [gather(samples, settings) for samples in requests]
-        return results[0] if _is_single(prompt) else results
+        return results if several else results[0]
 
     def stream(
         self,
@@ -111,14 +110,15 @@ class LLM:
 
     def encode(self, prompt: Prompt | Messages, *, chat: bool = False) -> list[int]:
         """Return the tokens of a prompt, as `generate` runs them."""
+        checks.switch("chat", chat)
         tokenizer = self.model.tokenizer
         if isinstance(prompt, str):
             if not prompt:
                 raise PromptError("the prompt is empty; give at least one token of text")
             return tokenizer.chat([{"role": "user", "content": prompt}]) if chat else tokenizer.encode(prompt)
-        if _is_messages(prompt):
-            return tokenizer.chat(prompt)  # type: ignore[arg-type]
-        ids = _token_ids(prompt)
+        if is_messages(prompt):
+            return tokenizer.chat(check_messages(prompt))
+        ids = token_ids(prompt)
         if ids is None:
             raise PromptError("a prompt is a text, a list of token ids, or a list of messages")
         if chat:
@@ -198,6 +198,7 @@ def load(
 
     RuleChoice(rule, guarantee, lossy)
     check_budget(budget)
+    checks.switch("fill_budget", fill_budget)
     if threads is not None:
         import torch
 
@@ -205,6 +206,7 @@ def load(
             raise OptionError(f"threads={threads!r} is not allowed; give a whole number from 1 to 1024")
         torch.set_num_threads(threads)
     parse_drafter(drafter)  # what cannot be a drafter fails before weights are read
+    check_drafter_options(drafter_options)
     loaded = load_model(model, weights=weights, device=device, tokenizer=tokenizer)
     made = build_drafter(drafter, loaded, weights=weights, device=device, options=drafter_options)
     return LLM(
@@ -232,27 +234,13 @@ def _latency(model: LoadedModel) -> MeasuredLatency:
 
 
 def _settings(params: SamplingParams | None, options: dict[str, Any]) -> SamplingParams:
+    if params is not None and not isinstance(params, SamplingParams):
+        raise OptionError(
+            f"params={params!r} is not allowed; give outrider.SamplingParams(…), or options by name, as in "
+            "max_tokens=64"
+        )
     known = SamplingParams.__dataclass_fields__
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
         raise UnknownNameError("sampling option", unknown, known)
     return replace(params or SamplingParams(), **options)
-
-
-def _is_messages(prompt: Any) -> bool:
-    listed = isinstance(prompt, list | tuple) and len(prompt) > 0
-    return listed and all(isinstance(part, dict) for part in prompt)
-
-
-def _is_single(prompt: Any) -> bool:
-    """Tell one prompt from several: several stand in a list and are each a text or a list themselves."""
-    listed = isinstance(prompt, list | tuple) and len(prompt) > 0
-    return not (listed and all(isinstance(part, str | list | tuple) or _token_ids(part) for part in prompt))
-
-
-def _token_ids(prompt: Any) -> list[int] | None:
-    """Return token ids given as whole numbers in a list, an array or a tensor of one dimension, else None."""
-    values = prompt.tolist() if hasattr(prompt, "tolist") else prompt
-    if not isinstance(values, list | tuple) or any(isinstance(value, bool) for value in values):
-        return None
-    return [int(value) for value in values] if all(isinstance(value, Integral) for value in values) else None

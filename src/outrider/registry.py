@@ -24,6 +24,8 @@ class Table(Mapping[str, str]):
         return {**found, **self._own}
 
     def __getitem__(self, name: str) -> str:
+        if not isinstance(name, str):
+            raise UnknownNameError(self.kind, name, self._entries())
         if name in self._own:
             return self._own[name]
         entries = self._entries()

@@ -67,9 +67,12 @@ from outrider.sampling.params import SamplingParams
         ("banned_words", [""], "non-empty"),
         ("logits_processors", [3], "functions"),
         ("logits_processors", "f", "functions"),
-        ("n", 0, ">= 1"),
+        ("n", 0, "from 1 to 128"),
+        ("n", 129, "from 1 to 128"),
+        ("n", 10**9, "from 1 to 128"),
         ("n", 1.0, "whole"),
-        ("best_of", 0, ">= n (1)"),
+        ("best_of", 0, "from n (1) to 128"),
+        ("best_of", 129, "from n (1) to 128"),
         ("logprobs", 21, "from 0 to 20"),
         ("logprobs", -1, "from 0 to 20"),
         ("logprobs", True, "whole"),
@@ -100,8 +103,10 @@ def test_options_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(OptionError, match="min_tokens=9 is more than max_tokens=8"):
         SamplingParams(min_tokens=9, max_tokens=8)
     SamplingParams(min_tokens=9, max_tokens=None)
-    with pytest.raises(OptionError, match=r"best_of=2 is not allowed; give a whole number >= n \(3\)"):
+    with pytest.raises(OptionError, match=r"best_of=2 is not allowed; give a whole number from n \(3\)"):
         SamplingParams(n=3, best_of=2)
+    with pytest.raises(OptionError, match="logprobs_of='processed' says of what logprobs are, and none"):
+        SamplingParams(logprobs_of="processed", prompt_logprobs=2)
 
 
 def test_biases_are_kept_in_order_of_id_and_can_be_given_again() -> None:

@@ -235,7 +235,7 @@ def _wrapped(tokenizer: Any, eos_ids: list[int] | None = None) -> Tokenizer:
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", name)
+    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", name) if isinstance(name, str) else None
     if match is None:
         raise OptionError(f"device must be auto, cpu, cuda or cuda:N, not {name!r}")
     if name != "cpu":

@@ -35,6 +35,12 @@ def whole(option: str, value: Any, allowed: str, low: int, high: int | None = No
         raise refusal(option, value, allowed)
 
 
+def switch(option: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise refusal(option, value, "True or False")
+
+
 def texts(option: str, value: Any) -> tuple[str, ...]:
     """Return one non-empty string or several as a tuple; None is none."""
     allowed = "a non-empty string or several of them"

@@ -18,6 +18,9 @@ LogitsProcessor = Callable[[Sequence[int], Tensor], Tensor]
 OUTPUT_GRAMMARS = ("json_schema", "json_object", "regex", "grammar", "choice")
 """Options that say what the output must be; at most one of them is given."""
 
+MOST_SAMPLES = 128
+"""Most samples of one prompt, `n` or `best_of`: all are held at once. Another seed gives more."""
+
 MOST_LOGPROBS = 20
 """Most alternatives that `logprobs` and `prompt_logprobs` list for a token."""
 
@@ -78,9 +81,10 @@ class SamplingParams:
     seed: int | None = None
     """The same seed gives the same text; None draws one at random."""
     n: int = 1
-    """How many samples of the prompt are wanted; sample i is the same whatever n is."""
+    """How many samples of the prompt are wanted, 1 to 128; sample i is the same whatever n is."""
     best_of: int | None = None
-    """Draw this many samples and keep the n whose tokens were most likely on average; None draws n."""
+    """Draw this many samples, up to 128, and keep the n whose tokens were most likely on average; None draws
+    n."""
     logprobs: int | None = None
     """Give each emitted token's logprob and those of this many most likely tokens, 0 to 20; None gives
     none."""
@@ -142,8 +146,7 @@ class SamplingParams:
             self._keep("choice", checks.texts("choice", self.choice))
             if not self.choice:
                 raise checks.refusal("choice", (), "at least one string, or None to set none")
-        if not isinstance(self.json_object, bool):
-            raise checks.refusal("json_object", self.json_object, "True or False")
+        checks.switch("json_object", self.json_object)
         for option in ("regex", "grammar"):
             value = getattr(self, option)
             if value is not None and (not isinstance(value, str) or not value):
@@ -155,15 +158,21 @@ class SamplingParams:
     def _check_samples(self) -> None:
         if self.seed is not None:
             checks.whole("seed", self.seed, "a 64-bit whole number, or None", _SEED_LOW, _SEED_HIGH)
-        checks.whole("n", self.n, "a whole number >= 1", 1)
+        checks.whole("n", self.n, f"a whole number from 1 to {MOST_SAMPLES}", 1, MOST_SAMPLES)
         if self.best_of is not None:
-            checks.whole("best_of", self.best_of, f"a whole number >= n ({self.n}), or None", self.n)
+            allowed = f"a whole number from n ({self.n}) to {MOST_SAMPLES}, or None"
+            checks.whole("best_of", self.best_of, allowed, self.n, MOST_SAMPLES)
         for option in ("logprobs", "prompt_logprobs"):
             allowed = f"a whole number from 0 to {MOST_LOGPROBS}, or None for none"
             if getattr(self, option) is not None:
                 checks.whole(option, getattr(self, option), allowed, 0, MOST_LOGPROBS)
         if self.logprobs_of not in ("raw", "processed"):
             raise checks.refusal("logprobs_of", self.logprobs_of, "'raw' or 'processed'")
+        if self.logprobs_of != "raw" and self.logprobs is None:
+            raise OptionError(
+                f"logprobs_of={self.logprobs_of!r} says of what logprobs are, and none are asked for; set "
+                "logprobs, too (prompt_logprobs are always raw)"
+            )
 
     def _check_ends(self) -> None:
         checks.whole("min_tokens", self.min_tokens, "a whole number >= 0", 0)
@@ -178,8 +187,7 @@ class SamplingParams:
                 )
         self._keep("stop", checks.texts("stop", self.stop))
         self._keep("stop_token_ids", checks.ids("stop_token_ids", self.stop_token_ids))
-        if not isinstance(self.ignore_eos, bool):
-            raise checks.refusal("ignore_eos", self.ignore_eos, "True or False")
+        checks.switch("ignore_eos", self.ignore_eos)
 
     @property
     def output_grammar(self) -> tuple[str, str] | None:

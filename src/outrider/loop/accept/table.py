@@ -8,6 +8,7 @@ from typing import cast
 from outrider.errors import CapabilityError, OptionError
 from outrider.loop.accept.base import Rule
 from outrider.registry import LOSSY_RULES, RULES
+from outrider.sampling import checks
 from outrider.sampling.params import SamplingParams
 from outrider.types import Guarantee
 
@@ -27,6 +28,7 @@ class RuleChoice:
     """Consent to a rule that changes the law of the text; such a rule must be named, too."""
 
     def __post_init__(self) -> None:
+        checks.switch("lossy", self.lossy)
         if self.guarantee is not None and self.guarantee not in EXACT:
             known = " or ".join(repr(str(guarantee)) for guarantee in EXACT)
             raise OptionError(f"guarantee={self.guarantee!r} is not allowed; give {known}")
@@ -76,5 +78,6 @@ def can_sample(name: str) -> bool:
 
 
 def _load(name: str) -> Rule:
-    table = LOSSY_RULES if name not in RULES and name in LOSSY_RULES else RULES
+    lossy = isinstance(name, str) and name not in RULES and name in LOSSY_RULES
+    table = LOSSY_RULES if lossy else RULES
     return cast(Rule, table.load(name)())
