@@ -41,7 +41,12 @@ class UnknownNameError(UsageError):
         super().__init__(f"unknown {kind} {name!r}; {hint}known: {', '.join(known)}")
 
 
-def near_names(name: str, known: Iterable[str]) -> list[str]:
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 token", "2 tokens"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def near_names(name: str, known: Iterable[str], least: float = 0.5) -> list[str]:
     """Return the known names most like a name, the nearest first; case and joining signs don't count."""
 
     def plain(text: str) -> str:
@@ -50,7 +55,7 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
     by_plain: dict[str, list[str]] = {}
     for other in known:
         by_plain.setdefault(plain(other), []).append(other)
-    near = difflib.get_close_matches(plain(name), by_plain, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(plain(name), by_plain, n=3, cutoff=least)
     return [other for match in near for other in by_plain[match]]
 
 

@@ -234,8 +234,10 @@ def test_options_of_a_drafter_are_set_by_name_and_refused_by_name(tiny: str, cap
         "max-node=1": "did you mean 'max_nodes'",
         "max-nodes=few": "whole number",
         "max-nodes": "NAME=VALUE",
+        "max_nodes=1 max-nodes=2": "max_nodes is set already",
     }.items():
-        assert main([*words, "--drafter-option", option]) == 2
+        given = [word for one in option.split() for word in ("--drafter-option", one)]
+        assert main([*words, *given]) == 2
         assert says in capsys.readouterr().err.replace("\n", " ")
 
 
@@ -246,3 +248,22 @@ def test_several_drafters_share_a_tree(tiny: str, capsys: Captured) -> None:
         assert main([*words, "--drafter", drafter]) == 0
         texts.append(json.loads(capsys.readouterr().out)["text"])
     assert len(set(texts)) == 1
+
+
+def test_an_error_in_mid_text_stands_on_a_line_of_its_own(tiny: str, capsys: Captured) -> None:
+    """Where options left no token after some text, the error was glued to that text."""
+    words = ["generate", tiny, "--prompt", "hello", "--allow-token", "65", "--no-repeat-ngram", "2"]
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out.strip()
+    assert captured.out.endswith("\n")
+    assert captured.err.splitlines()[-1].startswith("error: after ")
+    assert main(["generate", tiny, "--prompt", "x" * 600]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_one_token_is_one_token(tiny: str, capsys: Captured) -> None:
+    assert main(["generate", tiny, "--prompt", "hello", "--max-tokens", "1"]) == 0
+    assert "1 token (length)" in capsys.readouterr().err
+    assert main(["generate", tiny, "--prompt", "x" * 512]) == 2
+    assert "shorten it by at least 1 token\n" in capsys.readouterr().err

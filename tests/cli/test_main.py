@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +65,24 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (["generate", "no/such/model.gguf", "--prompt", "x"], 1, "no/such/model.gguf"),
         (["bench"], 2, "outrider bench"),
         (["bench", "demo", "--sute", "own"], 2, "--suite"),
+        (["bench", "crve", "demo"], 2, "unknown bench command 'crve'; did you mean 'curve'"),
+        (["bench", "speed", "demo"], 2, "unknown bench command 'speed'; known: curve, roofline, run"),
+        (["bench", "rooflin"], 2, "did you mean 'roofline'"),
+        (["generate", "demo", "--prompt", "x", "--seed", "1", "--seed", "2"], 2, "--seed is given 2 times"),
+        (["generate", "demo", "--prompt", "x", "--prompt=y"], 2, "--prompt is given 2 times"),
+        (["generate", "demo", "--prompt", "x", "--json", "--json"], 2, "--json is given 2 times"),
+        (["bench", "demo", "--chat", "--no-chat"], 2, "--chat/--no-chat is given 2 times"),
+        (["bench", "curve", "demo", "--pass", "native", "--pass", "pytorch"], 2, "--pass is given 2 times"),
+        (["audit", "demo", "--cases", "1", "--cases", "2"], 2, "--cases is given 2 times"),
+        (["audit", "demo", "--option", "top_k=1", "--option", "top_k=2"], 2, "top_k is set already"),
+        (["demo", "--seed", "1", "--seed", "1"], 2, "--seed is given 2 times"),
+        (
+            ["generate", "demo", "--prompt", "x", "--drafter", "SUFFIX"],
+            2,
+            "did you mean 'suffix'? known: lm,",
+        ),
+        (["generate", "demo", "--prompt", "x", "--drafter", "merged:"], 2, "needs two or more"),
+        (["generate", "demo", "--prompt", "x", "--n", "1000000"], 2, "from 1 to 128"),
         (["bench", "demo", "--suite", "owm"], 2, "did you mean 'own'"),
         (["bench", "demo", "--suite", "no/such.jsonl"], 1, "no/such.jsonl"),
         (["bench", "demo", "--drafters", "none,sufix"], 2, "did you mean 'suffix'"),
@@ -111,7 +131,34 @@ def test_an_interrupt_outside_a_generation_ends_with_130(
 
     monkeypatch.setattr("outrider.llm.load", interrupted)
     assert main(["generate", "demo", "--prompt", "x"]) == 130
-    assert "Traceback" not in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert captured.err.endswith("interrupted\n")
+    assert "Traceback" not in captured.err
+    assert not captured.out
+
+
+@pytest.mark.parametrize("place", ["outrider.llm.load", "outrider.sampling.params.SamplingParams"])
+def test_an_interrupt_before_anything_is_generated_leaves_a_document_too(
+    place: str, tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C while the model was loaded printed nothing, although a document is promised with --json."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def shape(value: Any) -> Any:
+        return {name: shape(inner) for name, inner in value.items()} if isinstance(value, dict) else None
+
+    words = ["generate", tiny, "--prompt", "x", "--json", "--seed", "7", "--max-tokens", "1"]
+    assert main(words) == 0
+    whole = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr(place, interrupted)
+    assert main(words) == 130
+    captured = capsys.readouterr()
+    assert captured.err.endswith("interrupted\n")
+    found = json.loads(captured.out)
+    assert shape(found) == shape(whole)
+    assert (found["finish_reason"], found["token_ids"], found["seed"]) == ("abort", [], 7)
 
 
 def test_the_module_runs_like_the_command(tmp_path: Path) -> None:

@@ -105,6 +105,8 @@ def test_several_samples_are_printed_and_stand_in_the_document(tiny: str, capsys
         (["--logit-bias", "7"], "--logit-bias '7': write ID=X"),
         (["--logit-bias", "a=1"], "--logit-bias 'a=1': write ID=X"),
         (["--logit-bias", "7=inf"], "use banned_tokens"),
+        (["--logit-bias", "7=1", "--logit-bias", "7=2"], "token 7 has a bias already"),
+        (["--logprobs-of", "raw"], "--logprobs-of says of what logprobs are, and none are asked for"),
         (["--ban-token", "999999"], "banned_tokens names token 999999"),
         (["--logprobs", "3"], "--logprobs goes into the document; add --json"),
         (["--prompt-logprobs", "3"], "--prompt-logprobs goes into the document; add --json"),

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from outrider.bench.contestants import BASELINE, Contestant
 from outrider.bench.suites import Prompt, Suite
 from outrider.engine.result import Result
-from outrider.errors import OptionError, PromptError
+from outrider.errors import OptionError, PromptError, counted
 from outrider.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -84,7 +84,9 @@ def run_suite(
                 ids = llm.encode(messages if templated else text, chat=templated)
                 if len(ids) > room:
                     if notes is not None:
-                        notes.print(f"prompt {prompt.id} is left out: {len(ids)} tokens, room for {room}")
+                        notes.print(
+                            f"prompt {prompt.id} is left out: {counted(len(ids), 'token')}, room for {room}"
+                        )
                     bar.advance(task, (len(prompt.turns) - turn if turns else 1) * len(contestants))
                     break
                 if not asked:
@@ -103,7 +105,9 @@ def run_suite(
                     result, seconds = answers[contestant.name]
                     measurements.append(Measurement(contestant.name, prompt, turn, result, plain, seconds))
     if not measurements:
-        raise PromptError(f"no prompt of the suite fits into the model's context of {room + 1} tokens")
+        raise PromptError(
+            f"no prompt of the suite fits into the model's context of {counted(room + 1, 'token')}"
+        )
     return measurements
 
 

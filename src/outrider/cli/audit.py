@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from outrider.cli import options
+from outrider.cli.command import Command
 from outrider.errors import OptionError, UnknownNameError
 from outrider.registry import RULES
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def audit(
     model: options.Model,
     drafter: options.Drafter = "suffix",
@@ -124,6 +125,8 @@ def _params(words: list[str], max_tokens: int) -> SamplingParams:
             raise OptionError(f"--option {word!r}: write NAME=VALUE, as in top_p=0.9")
         if name not in known:
             raise UnknownNameError("sampling option", name, known)
+        if name in values:
+            raise OptionError(f"--option {word!r}: {name} is set already; give it once")
         try:
             values[name] = json.loads(value)
         except ValueError:

@@ -9,7 +9,9 @@ import typer
 from typer.core import TyperGroup
 
 from outrider.cli import options
-from outrider.errors import OptionError
+from outrider.cli.command import Command
+from outrider.cli.interrupts import INTERRUPTED
+from outrider.errors import OptionError, UnknownNameError, near_names
 
 
 class DefaultCommand(TyperGroup):
@@ -18,8 +20,16 @@ class DefaultCommand(TyperGroup):
     default = "run"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default command's name in front where no command is named."""
+        """Put the default command's name in front where no command is named.
+
+        UnknownNameError for a word that stands where a command does and is no model: a second word follows
+        it, or it is nearly a command's name.
+        """
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            followed = len(args) > 1 and not any(word.startswith("-") for word in args[:2])
+            mistyped = near_names(args[0], self.commands, least=0.75) and not Path(args[0]).exists()
+            if followed or mistyped:
+                raise UnknownNameError("bench command", args[0], self.commands)
             args = [self.default, *args]
         return list(super().parse_args(ctx, args))
 
@@ -35,7 +45,7 @@ def bench() -> None:
     """
 
 
-@app.command()
+@app.command(cls=Command)
 def run(
     model: options.Model,
     suite: Annotated[
@@ -137,10 +147,10 @@ def run(
     document = bench_document(measurements, prompts, params, provenance(llm.model))
     _finish(document, out, as_json, lambda: [results_table(document)])
     if interrupted:
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
 
 
-@app.command()
+@app.command(cls=Command)
 def curve(
     model: options.Model,
     context: Annotated[
@@ -194,7 +204,7 @@ def curve(
     _finish(document, out, as_json, lambda: [curve_table(document)])
 
 
-@app.command()
+@app.command(cls=Command)
 def roofline(
     model: options.Model,
     context: Annotated[int, typer.Option("--context", min=1, metavar="N", help="Cached tokens.")] = 256,

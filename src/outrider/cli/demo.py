@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from outrider.cli import options
+from outrider.cli.command import Command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +29,7 @@ PROMPTS = {
 """What is shown, each with the prompt of the package's own suite that stands for it."""
 
 
-@app.command()
+@app.command(cls=Command)
 def demo(
     max_tokens: options.MaxTokens = 112,
     temperature: options.Temperature = 0.0,

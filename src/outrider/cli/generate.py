@@ -9,12 +9,14 @@ from typing import Annotated
 import typer
 
 from outrider.cli import options, sampling
+from outrider.cli.command import Command
+from outrider.cli.interrupts import INTERRUPTED, document_on_interrupt
 from outrider.errors import OptionError, PromptError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def generate(
     model: options.Model,
     prompt: Annotated[
@@ -55,7 +57,7 @@ def generate(
     n: sampling.Samples = 1,
     best_of: sampling.BestOf = None,
     logprobs: sampling.Logprobs = None,
-    logprobs_of: sampling.LogprobsOf = "raw",
+    logprobs_of: sampling.LogprobsOf = None,
     prompt_logprobs: sampling.PromptLogprobs = None,
     min_tokens: sampling.MinTokens = 0,
     max_tokens: options.MaxTokens = 128,
@@ -77,72 +79,74 @@ def generate(
     as_json: options.Json = False,
 ) -> None:
     """Generate text for one prompt."""
-    from outrider.sampling.params import SamplingParams
+    with document_on_interrupt(as_json, drafter, seed):
+        from outrider.sampling.params import SamplingParams
 
-    params = SamplingParams(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        typical_p=typical_p,
-        repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        no_repeat_ngram_size=no_repeat_ngram,
-        logit_bias=sampling.read_biases(logit_bias),
-        allowed_tokens=tuple(allow_token) if allow_token else None,
-        banned_tokens=tuple(ban_token or ()),
-        banned_words=tuple(ban_word or ()),
-        json_schema=sampling.read_grammar("--json-schema", json_schema),
-        json_object=json_object,
-        regex=regex,
-        grammar=sampling.read_grammar("--grammar", grammar),
-        choice=tuple(choice) if choice else None,
-        seed=seed,
-        n=n,
-        best_of=best_of,
-        logprobs=logprobs,
-        logprobs_of=logprobs_of,
-        prompt_logprobs=prompt_logprobs,
-        min_tokens=min_tokens,
-        max_tokens=max_tokens,
-        stop=tuple(stop or ()),
-        stop_token_ids=tuple(stop_token_id or ()),
-        ignore_eos=ignore_eos,
-    )
-    sampling.check_json(as_json, logprobs, prompt_logprobs)
-    options.check_names([drafter], rule, guarantee, allow_lossy)
-    text = read_prompt(prompt, prompt_file)
+        params = SamplingParams(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            typical_p=typical_p,
+            repetition_penalty=repetition_penalty,
+            presence_penalty=presence_penalty,
+            frequency_penalty=frequency_penalty,
+            no_repeat_ngram_size=no_repeat_ngram,
+            logit_bias=sampling.read_biases(logit_bias),
+            allowed_tokens=tuple(allow_token) if allow_token else None,
+            banned_tokens=tuple(ban_token or ()),
+            banned_words=tuple(ban_word or ()),
+            json_schema=sampling.read_grammar("--json-schema", json_schema),
+            json_object=json_object,
+            regex=regex,
+            grammar=sampling.read_grammar("--grammar", grammar),
+            choice=tuple(choice) if choice else None,
+            seed=seed,
+            n=n,
+            best_of=best_of,
+            logprobs=logprobs,
+            logprobs_of=logprobs_of or "raw",
+            prompt_logprobs=prompt_logprobs,
+            min_tokens=min_tokens,
+            max_tokens=max_tokens,
+            stop=tuple(stop or ()),
+            stop_token_ids=tuple(stop_token_id or ()),
+            ignore_eos=ignore_eos,
+        )
+        sampling.check_json(as_json, logprobs, prompt_logprobs)
+        sampling.check_logprobs_of(logprobs_of, logprobs)
+        options.check_names([drafter], rule, guarantee, allow_lossy)
+        text = read_prompt(prompt, prompt_file)
 
-    from outrider.cli import terminal
-    from outrider.cli.documents import one_line
-    from outrider.cli.loading import load_llm
-    from outrider.cli.stream import run_samples, run_stream
+        from outrider.cli import terminal
+        from outrider.cli.documents import one_line
+        from outrider.cli.loading import load_llm
+        from outrider.cli.stream import run_samples, run_stream
 
-    human = terminal.console(stderr=as_json)
-    notes = terminal.console(stderr=True)
-    llm = load_llm(
-        model,
-        notes,
-        drafter=drafter,
-        drafter_options=options.drafter_options(drafter_option),
-        rule=rule,
-        guarantee=guarantee,
-        lossy=allow_lossy,
-        weights=weights,
-        device=device,
-        budget=budget,
-        fill_budget=fill_budget,
-        threads=threads,
-    )
-    follow = run_stream if params.samples == 1 else run_samples
-    document = follow(
-        llm, text, params, chat=chat, out=None if as_json and not show else human, notes=notes, show=show
-    )
+        human = terminal.console(stderr=as_json)
+        notes = terminal.console(stderr=True)
+        llm = load_llm(
+            model,
+            notes,
+            drafter=drafter,
+            drafter_options=options.drafter_options(drafter_option),
+            rule=rule,
+            guarantee=guarantee,
+            lossy=allow_lossy,
+            weights=weights,
+            device=device,
+            budget=budget,
+            fill_budget=fill_budget,
+            threads=threads,
+        )
+        follow = run_stream if params.samples == 1 else run_samples
+        document = follow(
+            llm, text, params, chat=chat, out=None if as_json and not show else human, notes=notes, show=show
+        )
     if as_json:
         print(one_line(document), flush=True)
     if document["finish_reason"] == "abort":
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
 
 
 def read_prompt(prompt: str | None, file: Path | None) -> str:

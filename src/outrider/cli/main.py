@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from outrider.cli.interrupts import INTERRUPTED
 from outrider.errors import OutriderError, UnknownNameError
 
 COMMANDS = {
@@ -21,8 +22,6 @@ COMMANDS = {
     "audit": "outrider.cli.audit",
 }
 """Command to the module whose `app` implements it; imported when it is asked for."""
-
-INTERRUPTED = 130
 
 
 class LazyGroup(TyperGroup):
@@ -75,8 +74,11 @@ def main(arguments: Sequence[str]) -> int:
         code = app(
             [word for word in arguments if word != "--debug"], prog_name="outrider", standalone_mode=False
         )
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader went away; nothing more can be said to it, also not by the interpreter at exit.

@@ -45,7 +45,8 @@ GuaranteeOption = Annotated[
     typer.Option(
         "--guarantee",
         metavar="NAME",
-        help="What must be kept: same_tokens (auto does), or same_law, which keeps more of a drawn draft.",
+        help="What must be kept: same_tokens (auto does), or same_law, by which auto keeps more of what a "
+        "draft model draws. Where nothing is drawn the tokens stay the same, which is more.",
     ),
 ]
 AllowLossy = Annotated[
@@ -107,25 +108,31 @@ Out = Annotated[
 
 
 def drafter_options(given: list[str] | None) -> dict[str, str]:
-    """Return options of a drafter by name; OptionError for a text without an equals sign."""
+    """Return options of a drafter by name; OptionError for one without an equals sign or given twice."""
     bad = next((text for text in given or () if "=" not in text), None)
     if bad is not None:
         raise OptionError(f"--drafter-option {bad!r} has no value; write NAME=VALUE")
-    pairs = (text.partition("=") for text in given or ())
-    return {name.strip().replace("-", "_"): value for name, _, value in pairs}
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, _, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if name in found:
+            raise OptionError(f"--drafter-option {text!r}: {name} is set already; give it once")
+        found[name] = value
+    return found
 
 
 def options_by_drafter(given: list[str] | None, drafters: list[str]) -> dict[str, dict[str, str]]:
     """Return options written DRAFTER.NAME=VALUE by drafter; OptionError for a drafter that is not run."""
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, list[str]] = {}
     names = {drafter.partition(":")[0] for drafter in drafters}
     for text in given or ():
         drafter, dot, option = text.partition(".")
         if not dot or drafter not in names:
             known = ", ".join(sorted(names))
             raise OptionError(f"--drafter-option {text!r}: write DRAFTER.NAME=VALUE with one of {known}")
-        found.setdefault(drafter, {}).update(drafter_options([option]))
-    return found
+        found.setdefault(drafter, []).append(option)
+    return {drafter: drafter_options(options) for drafter, options in found.items()}
 
 
 def check_names(drafters: list[str], rule: str, guarantee: str | None = None, lossy: bool = False) -> None:

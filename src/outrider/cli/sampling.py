@@ -69,7 +69,9 @@ Choice = Annotated[
 MinTokens = Annotated[
     int, typer.Option("--min-tokens", min=0, metavar="N", help="Fewest tokens before the text may end.")
 ]
-Samples = Annotated[int, typer.Option("--n", min=1, metavar="N", help="How many texts to generate.")]
+Samples = Annotated[
+    int, typer.Option("--n", min=1, metavar="N", help="How many texts to generate (1 to 128).")
+]
 BestOf = Annotated[
     int | None,
     typer.Option("--best-of", metavar="N", help="Generate N texts and keep the --n most likely ones."),
@@ -81,8 +83,12 @@ Logprobs = Annotated[
     ),
 ]
 LogprobsOf = Annotated[
-    str,
-    typer.Option("--logprobs-of", metavar="NAME", help="raw (the model's own) or processed (after options)."),
+    str | None,
+    typer.Option(
+        "--logprobs-of",
+        metavar="NAME",
+        help="With --logprobs: raw (the model's own, default) or processed (after options).",
+    ),
 ]
 PromptLogprobs = Annotated[
     int | None,
@@ -96,9 +102,12 @@ def read_biases(words: list[str] | None) -> dict[int, float]:
     for word in words or ():
         token, _, value = word.partition("=")
         try:
-            biases[int(token)] = float(value)
+            id, bias = int(token), float(value)
         except ValueError:
             raise OptionError(f"--logit-bias {word!r}: write ID=X, as in 1734=-2.5") from None
+        if id in biases:
+            raise OptionError(f"--logit-bias {word!r}: token {id} has a bias already; give one")
+        biases[id] = bias
     return biases
 
 
@@ -119,3 +128,9 @@ def check_json(as_json: bool, logprobs: int | None, prompt_logprobs: int | None)
     for option, value in (("--logprobs", logprobs), ("--prompt-logprobs", prompt_logprobs)):
         if value is not None and not as_json:
             raise OptionError(f"{option} goes into the document; add --json")
+
+
+def check_logprobs_of(logprobs_of: str | None, logprobs: int | None) -> None:
+    """Raise OptionError where it is told of what logprobs are, and none are asked for."""
+    if logprobs_of is not None and logprobs is None:
+        raise OptionError("--logprobs-of says of what logprobs are, and none are asked for; add --logprobs N")

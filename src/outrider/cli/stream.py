@@ -12,6 +12,7 @@ from rich.text import Text
 from outrider.cli.documents import generate_document
 from outrider.cli.terminal import OriginSpans, Span, has_colour, legend, paint
 from outrider.engine.result import Chunk
+from outrider.errors import OutriderError, counted
 from outrider.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -31,12 +32,19 @@ def run_stream(
     """Generate for `prompt` and return the document of `outrider generate`.
 
     Text goes to `out` (nowhere when None) and the closing line to `notes`. On KeyboardInterrupt the request
-    is aborted and the document holds what there is, with finish_reason "abort".
+    is aborted and the document holds what there is, with finish_reason "abort". An error in mid-text leaves
+    the line of that text finished.
     """
     stream = llm.stream(prompt, params, chat=chat)
-    with suppress(KeyboardInterrupt):
-        for _ in follow(stream, llm, out, show=show):
-            pass
+    written = False
+    try:
+        with suppress(KeyboardInterrupt):
+            for chunk in follow(stream, llm, out, show=show):
+                written = written or bool(chunk.text)
+    except OutriderError:
+        if out is not None and written:
+            out.print()
+        raise
     if out is not None:
         out.print()
     document = generate_document(stream.close())
@@ -91,12 +99,13 @@ def summary(document: dict[str, Any]) -> str:
     timing, speculation = document["timing"], document["speculation"]
     speed = timing["decode_tokens_per_second"]
     parts = [
-        f"{document['completion_tokens']} tokens ({document['finish_reason']})",
+        f"{counted(document['completion_tokens'], 'token')} ({document['finish_reason']})",
         f"{speed:.1f} tokens/s" if speed else "",
         f"first token after {timing['prefill_seconds']:.2f} s",
         f"{speculation['drafter']} + {speculation['rule']}",
         f"{speculation['mean_accepted_length']:.2f} tokens per pass",
     ]
     if speculation["drafted"]:
-        parts.append(f"{speculation['accepted']} of {speculation['drafted']} drafted tokens kept")
+        drafted = counted(speculation["drafted"], "drafted token")
+        parts.append(f"{speculation['accepted']} of {drafted} kept")
     return " · ".join(part for part in parts if part)

@@ -12,7 +12,7 @@ from outrider.engine.options import banned_sequences, check_options
 from outrider.engine.request import Request
 from outrider.engine.result import Chunk
 from outrider.engine.stream import StopGuard, TextStream
-from outrider.errors import CapabilityError, OptionError, PromptError
+from outrider.errors import CapabilityError, OptionError, PromptError, counted
 from outrider.loop.accept.table import RuleChoice, resolve_rule
 from outrider.loop.commit.record import record_of
 from outrider.loop.commit.stops import Stops
@@ -210,8 +210,9 @@ def check_prompt(prompt: Many[int], vocab_size: int, context_limit: int) -> None
         raise PromptError("the prompt is empty; give at least one token of text")
     if len(prompt) >= context_limit:
         raise PromptError(
-            f"the prompt has {len(prompt)} tokens, but this model's context holds {context_limit} and one "
-            f"must be left for the answer; shorten it by at least {len(prompt) - context_limit + 1} tokens"
+            f"the prompt has {counted(len(prompt), 'token')}, but this model's context holds {context_limit} "
+            "and one must be left for the answer; shorten it by at least "
+            f"{counted(len(prompt) - context_limit + 1, 'token')}"
         )
     bad = next((token for token in prompt if not 0 <= token < vocab_size), None)
     if bad is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from outrider.errors import LoadError, OptionError, UnsupportedModelError
+from outrider.errors import LoadError, OptionError, UnsupportedModelError, counted
 from outrider.models.base import LoadedModel, Tokenizer
 from outrider.models.config import DecoderConfig
 from outrider.models.decoder import check_weights
@@ -65,7 +65,7 @@ def load_model(
     beyond = [token for token in loaded.tokenizer.vocabulary().values() if token >= loaded.target.vocab_size]
     if beyond:
         loaded.details["notices"].append(
-            f"the tokenizer knows {len(beyond)} tokens that the model has no embedding for, "
+            f"the tokenizer knows {counted(len(beyond), 'token')} that the model has no embedding for, "
             f"ids from {min(beyond)}"
         )
     return loaded

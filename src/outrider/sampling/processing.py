@@ -8,7 +8,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from outrider.errors import DeadEndError, OptionError
+from outrider.errors import DeadEndError, OptionError, counted
 from outrider.sampling import processors
 from outrider.sampling.constraint import Constraint
 from outrider.sampling.history import NGrams, Tally
@@ -86,7 +86,7 @@ class Processing:
             row = row if changed is None else changed
         if row.amax().item() == -torch.inf:
             raise DeadEndError(
-                f"after {self._emitted(path)} tokens no token is left that may follow: "
+                f"after {counted(self._emitted(path), 'token')} no token is left that may follow: "
                 f"{', '.join(self._excluding)} exclude all of them; loosen one of these options"
             )
         return row

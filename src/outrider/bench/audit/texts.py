@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from outrider.bench.audit.check import Check
 from outrider.bench.suites import OWN
 from outrider.engine.result import Result
+from outrider.errors import counted
 from outrider.loop.accept.table import can_sample
 from outrider.models.base import Batch
 from outrider.sampling.params import SamplingParams
@@ -49,8 +50,8 @@ def _identity(llm: LLM, params: SamplingParams, name: str) -> Check:
         total += expected.completion_tokens
         difference = first_difference(llm, prompt, expected, found)
         differences += [f"prompt {key}, {difference}"] if difference else []
-    detail = differences[0] if differences else f"{total} tokens of {len(prompts)} prompts equal"
-    return Check(name, not differences, detail)
+    equal = f"{counted(total, 'token')} of {counted(len(prompts), 'prompt')} equal"
+    return Check(name, not differences, differences[0] if differences else equal)
 
 
 def first_difference(llm: LLM, prompt: list[int], expected: Result, found: Result) -> str | None:
@@ -65,7 +66,8 @@ def first_difference(llm: LLM, prompt: list[int], expected: Result, found: Resul
                 f"their logits are {gap:.2e} apart"
             )
     if expected.completion_tokens != found.completion_tokens:
-        return f"plain ended after {expected.completion_tokens} tokens, with drafts {found.completion_tokens}"
+        ended = counted(expected.completion_tokens, "token")
+        return f"plain ended after {ended}, with drafts after {found.completion_tokens}"
     return None
 
 
