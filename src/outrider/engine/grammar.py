@@ -90,7 +90,7 @@ def grammar_of(model: LoadedModel, params: SamplingParams, ends: Iterable[int]) 
     try:
         import llguidance  # noqa: F401
     except ImportError as error:
-        raise OptionError(f'{wanted[0]} needs llguidance: pip install "outrider[grammar]"') from error
+        raise OptionError(f'{wanted[0]} needs llguidance: pip install "llguidance>=1.9"') from error
     if "grammars" not in model.prepared:
         model.prepared["grammars"] = Grammars(model.tokenizer, model.target.vocab_size)
     grammars: Grammars = model.prepared["grammars"]

@@ -139,7 +139,7 @@ def _through_transformers(directory: Path) -> TransformersTokenizer:
     if importlib.util.find_spec("transformers") is None:
         raise LoadError(
             f"{directory} has no tokenizer.json; reading its older tokenizer files needs: "
-            'pip install "outrider[hf]"'
+            'pip install "transformers>=5.0"'
         )
     from transformers import AutoTokenizer
 

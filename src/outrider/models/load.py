@@ -21,7 +21,7 @@ from outrider.models.gguf_file import GGUFFile
 from outrider.models.gguf_vocab import tokenizer_from_gguf
 from outrider.models.hf_vocab import TransformersTokenizer, eos_ids_of, tokenizer_from_directory
 from outrider.models.locate import describe, locate
-from outrider.models.passes import Choice, build_decoder, check_pass
+from outrider.models.passes import Choice, build_decoder, check_adapter, check_pass
 from outrider.models.safetensors_source import SafetensorsSource, read_json
 from outrider.models.source import StateDictSource, TensorSource, check_complete, head_is_tied
 from outrider.registry import FAMILIES
@@ -48,7 +48,13 @@ def load_model(
     but not run exactly; OptionError or UnknownNameError for `weights` and `device`.
     """
     start = time.perf_counter()
-    choice = Choice(check_weights(weights), _device(device), check_pass(implementation))
+    choice = Choice(
+        check_weights(weights),
+        _device(device),
+        check_pass(implementation),
+        named_device=device != "auto",
+        named_pass=implementation != "auto",
+    )
     if isinstance(model, str | Path):
         path = locate(str(model))
         loaded = (
@@ -84,7 +90,7 @@ def _from_gguf(name: str, path: Path, choice: Choice) -> LoadedModel:
         known = sorted({known for family in families() for known in family.gguf_architectures})
         raise UnsupportedModelError(
             f"{path} has the architecture {architecture!r}; GGUF files of {', '.join(known)} can be run. "
-            'For others, give the original Hugging Face model with: pip install "outrider[hf]"'
+            'For others, give the original Hugging Face model after: pip install "transformers>=5.0"'
         )
     config = family.from_gguf(file)
     tokenizer = tokenizer_from_gguf(file.metadata)
@@ -119,10 +125,11 @@ def _from_directory(name: str, path: Path, choice: Choice) -> LoadedModel:
         raise UnsupportedModelError(
             f"{path} has the architecture {_architecture(values)!r}; "
             f"the lean decoder runs {', '.join(FAMILIES)}. "
-            'Others run through transformers where it knows them: pip install "outrider[hf]"'
+            'Others run through transformers where it knows them: pip install "transformers>=5.0"'
         )
     from outrider.models.hf import TransformersTarget, load_causal_lm
 
+    check_adapter(choice)
     target = TransformersTarget(load_causal_lm(path, choice.weights, choice.device))
     details = {
         "architecture": _architecture(values),
@@ -166,6 +173,7 @@ def _from_object(model: Any, choice: Choice, tokenizer: Any) -> LoadedModel:
         raise OptionError(
             f"weights {choice.weights!r} cannot be chosen for a model that is already in memory; use 'auto'"
         )
+    check_adapter(choice, model.device)
     target = TransformersTarget(model)
     details = {
         "architecture": _architecture(values),

