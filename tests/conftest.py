@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 from outrider.engine.engine import Engine
@@ -24,6 +25,10 @@ from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree
 
 VOCAB = 8
+# One thread a worker: small models are slower on several, and workers fight for processors. A test whose promise
+# is about threads sets them, as the fixture `two_threads` does.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
 # No test leaves anything in the user's cache directory, nor do the processes that tests start.
 os.environ["OUTRIDER_CACHE"] = "off"
 # No test is held to a time: a busy machine takes as long as it takes.
@@ -141,6 +146,15 @@ def decoder_class(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     from outrider.native.decoder import NativeDecoder
 
     return NativeDecoder
+
+
+@pytest.fixture(scope="module")
+def two_threads() -> Iterator[None]:
+    """Two threads for a module's tests: as many as on the smallest machine that has several."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

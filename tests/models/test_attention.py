@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from outrider.cache.kv import KvCache
 from outrider.models.attention import QUERY_STEPS, Attention, paths, spans, stable_queries
 from outrider.models.base import Batch
+
+pytestmark = pytest.mark.usefixtures("two_threads")
 
 
 @st.composite

@@ -24,6 +24,8 @@ from outrider.types import DraftTree
 from pass_conformance import VARIANTS, check_rows, logits_alone
 from tiny import RandomSource, tiny_config
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 IMPLEMENTATIONS = (
     "pytorch",
     pytest.param("native", marks=pytest.mark.skipif(why_missing() is not None, reason=str(why_missing()))),

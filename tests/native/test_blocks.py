@@ -22,6 +22,8 @@ from outrider.types import DraftTree
 from tiny import RandomSource, tiny_config
 from tiny_blocks import HALVES, KINDS, block_config, block_source, random_blocks, write_blocks
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 CPU = torch.device("cpu")
 
 

@@ -17,6 +17,8 @@ from outrider.types import DraftTree
 from pass_conformance import VARIANTS, random_tree
 from tiny import RandomSource, tiny_config, tiny_decoder
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 BOUNDS = {"fp32": 1e-5, "fp16": 1e-3, "bf16": 1e-3}
 """Largest difference from the PyTorch pass with the same weights, relative to the largest logit."""
 

@@ -15,6 +15,8 @@ from outrider.types import DraftTree
 from pass_conformance import read
 from tiny_blocks import KINDS, block_config, block_source, write_blocks
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 
 @pytest.fixture(autouse=True)
 def has_tiles() -> None:
