@@ -2,9 +2,20 @@
 PYTHON ?= python3
 # The CPU build of torch; set TORCH=torch where a CUDA build is wanted.
 TORCH ?= torch==2.13.0
+# On how many processes `make test` spreads; 0 runs all tests in one, in order.
+WORKERS ?= auto
 # How many random models and batches `make sanitize` tries.
 FUZZ ?= 10000
 BIN := .venv/bin
+# A virtual environment's commands name the place it was made at: in a clone that was moved or copied they would
+# run what lies there. Such an environment is removed, and made anew by the rules below.
+MADE_AT := $(shell cat .venv/made-at 2>/dev/null)
+ifneq ($(MADE_AT),)
+ifneq ($(MADE_AT),$(CURDIR))
+$(info .venv was made in $(MADE_AT), not here: it is made anew)
+$(shell rm -rf .venv)
+endif
+endif
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/outrider/native/core/*)
 
 .PHONY: demo test check sanitize fix bench clean
@@ -13,7 +24,7 @@ demo: .venv/demo-installed  ## the main job on the embedded model
 	$(BIN)/outrider demo
 
 test: .venv/dev-installed  ## all tests
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 check: .venv/dev-installed  ## style, types, who may import whom
 	$(BIN)/ruff check .
@@ -48,6 +59,7 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "outrider needs Python 3.11 or later: make PYTHON=python3.12 …"; exit 1; }
 	$(PYTHON) -m venv .venv
+	@pwd -P >.venv/made-at
 
 .venv/torch-installed: | .venv/bin/pip
 	$(BIN)/pip install "$(TORCH)"

@@ -25,8 +25,8 @@ from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree
 
 VOCAB = 8
-# One thread a worker: small models are slower on several, and workers fight for processors. A test whose promise
-# is about threads sets them, as the fixture `two_threads` does.
+# One thread a worker: small models are slower on several, and workers fight for processors. A test whose
+# promise is about threads sets them, as the fixture `two_threads` does.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 # No test leaves anything in the user's cache directory, nor do the processes that tests start.
