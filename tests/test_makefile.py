@@ -29,7 +29,7 @@ def make(place: Path, *words: str) -> str:
 
 
 def test_an_environment_that_was_made_elsewhere_is_made_anew(tmp_path: Path) -> None:
-    """In a clone that was moved, commands of .venv named the old place: make ran what lay there, or failed."""
+    """In a moved clone commands of .venv named the old place: make ran what was there, or failed."""
     moved = clone(tmp_path / "moved", tmp_path / "before").resolve()
     (moved / "python").write_text('#!/bin/sh\n[ "$1" = -c ] || mkdir .venv\n')
     (moved / "python").chmod(0o755)
