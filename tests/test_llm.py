@@ -211,6 +211,19 @@ def test_what_is_no_prompt_is_refused_as_one(prompt: Any, llm: LLM) -> None:
         llm.stream(prompt)
 
 
+def test_a_stream_of_several_prompts_is_refused_as_such(llm: LLM) -> None:
+    for several in (["ab", "cd"], [[1, 2], [3]]):
+        with pytest.raises(PromptError, match="a stream runs one prompt, and these are several"):
+            llm.stream(several)  # type: ignore[arg-type]
+
+
+def test_the_package_lists_what_it_offers() -> None:
+    """Names are imported when first used, so dir() listed helpers instead."""
+    assert set(outrider.__all__) < set(dir(outrider))
+    assert not {"Any", "import_module"} & set(dir(outrider))
+    assert all(getattr(outrider, name) is not None for name in dir(outrider))
+
+
 @pytest.mark.parametrize("ids", ["array", "list of numpy numbers", "tensor"])
 def test_token_ids_from_numpy_or_torch_are_taken(ids: str, llm: LLM) -> None:
     array = np.array([1, 2, 3])

@@ -46,6 +46,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'outrider' has no attribute {name!r}")

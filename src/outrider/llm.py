@@ -104,6 +104,8 @@ class LLM:
         Closing the stream aborts the request. Errors in the arguments are raised at once, not when the
         stream is first advanced. A stream is one sample: `n` or `best_of` above 1 is an OptionError.
         """
+        if is_several(prompt):
+            raise PromptError("a stream runs one prompt, and these are several; use generate")
         engine = self._engine()
         request = engine.submit(self.encode(prompt, chat=chat), _settings(params, options))
         return Stream(engine, request)

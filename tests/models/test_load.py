@@ -69,6 +69,7 @@ def test_a_single_file_and_shards_hold_the_same_tensors(
         ("/no/such/place", "no such file or directory"),
         ("model.gguf", r"no such file or directory: model\.gguf"),
         ("a/b/c", "no such file or directory"),
+        ("", "no such model: ''; give"),
         ("smollm", "no such model: 'smollm'; give .* or 'demo'"),
     ],
 )

@@ -25,7 +25,7 @@ def locate(name: str) -> Path:
     if name == DEMO:
         return demo_file()
     path = Path(name).expanduser()
-    if path.exists():
+    if name and path.exists():
         return _checked(path)
     if _looks_like_path(name):
         if _SPLIT.search(name):
