@@ -78,6 +78,7 @@ class ToyTarget:
         self._order, self._seed, self._zeros = order, seed, zeros
         self._like, self._share = like, share
         self._laws: dict[tuple[int, ...], tuple[Fraction, ...]] = {}
+        self._logits: dict[tuple[int, ...], list[float]] = {}
 
     def law(self, tokens: Sequence[int]) -> tuple[Fraction, ...]:
         """Return the law of the token after `tokens`, [V]; texts shorter than `order` have their own."""
@@ -121,8 +122,14 @@ class ToyTarget:
             assert not cache.pending
             rows = [row for row in range(len(batch)) if batch.sequences[row] == index]
             cache.pending = [batch.tokens[row] for row in rows]
-        logits = [[_log(p) for p in self.law(texts[row])] for row in batch.wanted]
+        logits = [self._logits_after(texts[row]) for row in batch.wanted]
         return torch.tensor(logits, dtype=torch.float32).reshape(len(batch.wanted), self.vocab_size)
+
+    def _logits_after(self, tokens: Sequence[int]) -> list[float]:
+        context = tuple(tokens[max(0, len(tokens) - self._reach) :])
+        if context not in self._logits:
+            self._logits[context] = [_log(p) for p in self.law(context)]
+        return self._logits[context]
 
 
 class ToyTokenizer:
