@@ -23,8 +23,9 @@ BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/outrider/native/core/
 demo: .venv/demo-installed  ## the main job on the embedded model
 	$(BIN)/outrider demo
 
+# Threads that wait for work must not spin: there are as many processes as processors.
 test: .venv/dev-installed  ## all tests
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 check: .venv/dev-installed  ## style, types, who may import whom
 	$(BIN)/ruff check .
