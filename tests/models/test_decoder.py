@@ -144,6 +144,8 @@ def test_values_beyond_fp16_are_noticed_at_load() -> None:
 def test_lighter_weights_stay_close_to_float32(weights: str, bound: float) -> None:
     exact, light = decoder("grouped", "fp32"), decoder("grouped", weights)
     ours, theirs = logits_alone(light, [1, 2, 3, 4]), logits_alone(exact, [1, 2, 3, 4])
+    if light.kernel == "fbgemm int8" and not torch.cpu._is_vnni_supported():
+        bound *= 2  # activations have 7 bits there
     assert 0 < (ours - theirs).norm() / theirs.norm() < bound
 
 
