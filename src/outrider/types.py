@@ -112,7 +112,16 @@ class Laws(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, row: int, /) -> Law: ...
+    def __getitem__(self, row: int, /) -> Law:
+        """Return the whole law of a row."""
+        ...
+
+    def probability(self, row: int, token: int) -> Number:
+        """Return one token's probability at a row, the number that the row's law holds for it.
+
+        It may cost much less than the law.
+        """
+        ...
 
     def mode(self, row: int) -> int:
         """Return the most likely token of a row, the lowest id among equals."""

@@ -67,12 +67,10 @@ def test_the_winner_of_a_race_survives_scaling_and_what_cannot_win() -> None:
         assert race([Fraction(float(p)) for p in law], name) == token
 
 
-def test_a_point_mass_gives_its_token_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(*_: object) -> torch.Tensor:
-        raise AssertionError("a point mass needs no noise")
-
-    monkeypatch.setattr(keyed, "exponentials", forbidden)
-    assert SharedDraws(0, 0, 0).token(torch.tensor([0.0, 0.0, 1.0]), 5) == 2
+def test_a_point_mass_gives_its_token_whatever_the_noise() -> None:
+    for position in range(100):
+        assert SharedDraws(0, 0, position).token(torch.tensor([0.0, 0.0, 1.0]), 5) == 2
+        assert SharedDraws(0, 0, position).tokens(torch.tensor([0.0, 0.0, 1.0]), 2, 0, -1) == [2]
 
 
 def test_a_probability_of_zero_never_passes_and_of_one_always(monkeypatch: pytest.MonkeyPatch) -> None:

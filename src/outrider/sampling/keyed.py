@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from outrider.sampling import rows
 from outrider.sampling.draws import Draws, SharesNoise
-from outrider.sampling.noise import Purpose, exponentials, key, uniform
+from outrider.sampling.noise import Purpose, key, uniform
 from outrider.sampling.pick import pick
 from outrider.types import Law, Number
 
@@ -90,8 +91,8 @@ class KeyedSource:
 def race(law: Law, key: int) -> int:
     """Draw a token from `law [V]`, which need not be normalised: argmin E_i / p_i over its support.
 
-    The noise is that of `exponentials(key, …)`; a law with a single token returns it without any noise. The
-    winner does not change when the law is scaled or when tokens of probability zero are added.
+    The noise is that of `exponentials(key, …)`. The winner does not change when the law is scaled or when
+    tokens of probability zero are added.
     """
     return arrivals(law, key, 1)[0]
 
@@ -101,25 +102,9 @@ def arrivals(law: Law, key: int, count: int) -> list[int]:
 
     The first is the one that `race` returns. Fewer than `count` where the law has fewer tokens.
     """
+    if count == 0:
+        return []
     weights = law if isinstance(law, Tensor) else torch.tensor([float(p) for p in law], dtype=torch.float64)
-    possible = int(weights.count_nonzero())
-    assert possible > 0, "a law without a token"
-    if possible == 1:
-        return [int(weights.argmax())]
-    count = min(count, possible)
-    if 4 * possible > len(weights):  # gathering costs more than noise for the tokens that cannot win
-        return _first(exponentials(key, len(weights), weights.device).div_(weights), count)
-    support = weights.nonzero().flatten()
-    first = _first(exponentials(key, support).div_(weights[support]), count)
-    return [int(support[index]) for index in first]
-
-
-def _first(times: Tensor, count: int) -> list[int]:
-    """Return the indices of the earliest times; numpy finds them several times as fast as torch on a CPU."""
-    if count == 1:
-        return [int(times.numpy().argmin()) if times.device.type == "cpu" else int(times.argmin())]
-    if times.device.type != "cpu":
-        earliest: list[int] = times.topk(count, largest=False).indices.tolist()
-        return earliest
-    among = times.numpy().argpartition(count - 1)[:count]
-    return [int(index) for index in among[times.numpy()[among].argsort()]]
+    tokens = rows.race(weights, key, count)
+    assert tokens, "a law without a token"
+    return tokens

@@ -18,6 +18,7 @@ The options of a request act in this order, each on what the ones before it left
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 
 import torch
@@ -25,12 +26,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from outrider.errors import NumericsError, OptionError
+from outrider.sampling import rows
 from outrider.sampling.logprobs import TokenLogprobs, of_law, of_logits
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
 
 UNLIKELY = 6.0
 """Tokens less likely than the likeliest by more than this factor's logarithm are not worth naming."""
+STRETCH = 64
+"""Tokens whose maximum is taken together where only the largest logits are wanted."""
 _COLDEST, _HOTTEST = 1e-30, 1e30  # keeps -x / temperature within float32
 
 
@@ -65,7 +69,7 @@ def _no_path(row: int) -> Sequence[int]:
 
 
 class LogitLaws:
-    """The laws of one sequence's rows, worked out when they are asked for and then kept.
+    """The laws of one sequence's rows, worked out when they are asked for and kept as long as someone holds them.
 
     `logits [N+1, V]`. `processing` is what the sequence's options do to a row that comes after `path(row)`,
     the drafted tokens between the committed text and it; None where they do nothing. NumericsError when a row
@@ -84,20 +88,51 @@ class LogitLaws:
         self._processing, self._path = processing, path
         self._processed: dict[int, Tensor] = {}
         self._modes: dict[int, int] = {}
-        self._laws: dict[int, Tensor] = {}
+        self._weighed: dict[int, tuple[float, float]] = {}
+        self._laws: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._logits)
 
     def __getitem__(self, row: int, /) -> Tensor:
+        law = self._laws.get(self._checked(row))
+        if law is None:
+            if self._params.temperature == 0:
+                law = _point_mass(self._logits[row], self.mode(row))
+            elif self._params.has_filters:
+                law = _law(self._row(row), self._params)
+            else:
+                logits = self._row(row).to(torch.float32)
+                law = rows.softmax(logits, *self._weigh(row, logits))
+            self._laws[row] = law
+        return law
+
+    def probability(self, row: int, token: int) -> float:
+        """Return one token's probability at a row, that of `self[row]` to the bit.
+
+        Without filters nothing of the vocabulary's size is made.
+        """
+        law = self._laws.get(self._checked(row))
+        if law is None and self._params.temperature == 0:
+            return float(token == self.mode(row))
+        if law is None and not self._params.has_filters:
+            logits = self._row(row)
+            weighed = self._weigh(row, logits)
+            return float(rows.softmax(logits[token : token + 1].to(torch.float32), *weighed))
+        return float((self[row] if law is None else law)[token])
+
+    def _checked(self, row: int) -> int:
         if not 0 <= row < len(self):
             raise IndexError(row)
-        if row not in self._laws:
-            if self._params.temperature == 0:
-                self._laws[row] = _point_mass(self._logits[row], self.mode(row))
-            else:
-                self._laws[row] = _law(self._row(row), self._params)
-        return self._laws[row]
+        return row
+
+    def _weigh(self, row: int, logits: Float[Tensor, " V"]) -> tuple[float, float, float]:
+        """Return the largest of a row's logits, 1 / temperature and the sum of the weights (see `rows`)."""
+        coldness = _coldness(self._params)
+        if row not in self._weighed:
+            self._weighed[row] = _peak_and_total(logits.to(torch.float32), coldness)
+        peak, total = self._weighed[row]
+        return peak, coldness, total
 
     def mode(self, row: int) -> int:
         """Return the most likely token of a row, the lowest id among equals."""
@@ -124,7 +159,9 @@ class LogitLaws:
     def confidence(self, row: int) -> float:
         """Return the probability of a row's most likely token at temperature 1, before any filter."""
         logits = self._row(row).to(torch.float32)
-        return 1.0 / float((logits - logits[self.mode(row)]).exp_().sum())
+        if self._params.temperature == 1:
+            return 1.0 / self._weigh(row, logits)[2]
+        return 1.0 / _peak_and_total(logits, 1.0)[1]
 
     def logprobs(self, row: int, token: int, top: int, *, processed: bool) -> TokenLogprobs:
         """Return the logprobs of `token` and of the `top` most likely ones at a row: of the law that it is
@@ -177,19 +214,46 @@ class LogitLaws:
 
 def _law(row: Float[Tensor, " V"], params: SamplingParams) -> Float[Tensor, " V"]:
     row = row.to(torch.float32)
-    peak = row.amax()
-    _check(peak.item())
+    coldness = _coldness(params)
+    if params.temperature > 0 and not params.has_filters:
+        peak, total = _peak_and_total(row, coldness)
+        return rows.softmax(row, peak, coldness, total)
+    peak = row.amax().item()
+    _check(peak)
     if params.temperature == 0:
         return _point_mass(row, most_likely(row[None])[0])
     if 0 < params.top_k < len(row):
-        ids = (row >= row.topk(params.top_k).values[-1]).nonzero().flatten()
-        return torch.zeros_like(row).index_copy_(0, ids, _filtered(row[ids], peak, params))
-    return _filtered(row, peak, params)
+        ids = rows.where(row >= _kth_largest(row, params.top_k))
+        return torch.zeros_like(row).index_copy_(0, ids, _filtered(row[ids], peak, coldness, params))
+    return _filtered(row, peak, coldness, params)
 
 
-def _filtered(row: Float[Tensor, " V"], peak: Tensor, params: SamplingParams) -> Float[Tensor, " V"]:
-    scaled = (row - peak).div_(min(max(params.temperature, _COLDEST), _HOTTEST))
-    weights = scaled.exp_()  # the most likely token weighs exactly 1
+def _coldness(params: SamplingParams) -> float:
+    return 1.0 / min(max(params.temperature, _COLDEST), _HOTTEST)
+
+
+def _peak_and_total(row: Float[Tensor, " V"], coldness: float) -> tuple[float, float]:
+    """Return a row's largest logit and the sum of its weights; NumericsError where either is not finite."""
+    peak = rows.peak(row)
+    _check(peak)
+    total = rows.total(row, peak, coldness)
+    _check(total)
+    return peak, total
+
+
+def _kth_largest(row: Float[Tensor, " V"], k: int) -> Tensor:
+    # The k-th largest of the maxima of stretches is no more than that of the row, and few values reach it.
+    stretches = len(row) // STRETCH
+    if stretches >= 2 * k:
+        least = row[: stretches * STRETCH].view(-1, STRETCH).amax(1).topk(k).values[-1]
+        row = row[row >= least]
+    return row.topk(k).values[-1]
+
+
+def _filtered(
+    row: Float[Tensor, " V"], peak: float, coldness: float, params: SamplingParams
+) -> Float[Tensor, " V"]:
+    weights = rows.softmax(row, peak, coldness, 1.0)  # the most likely token weighs exactly 1
     if params.top_p < 1:
         weights = _nucleus(weights, params.top_p)
     if params.min_p > 0:
@@ -202,30 +266,35 @@ def _filtered(row: Float[Tensor, " V"], peak: Tensor, params: SamplingParams) ->
 
 def _nucleus(weights: Float[Tensor, " V"], top_p: float) -> Float[Tensor, " V"]:
     """Keep the heaviest tokens until their share of the total reaches top_p (Holtzman et al. 2020)."""
-    # Sorting a whole vocabulary is slow. The upper half of a positive float's bits orders tokens into narrow
-    # bands of weight; only the band in which top_p is reached needs to be sorted.
-    bands = weights.view(torch.int32) >> 16
-    mass = torch.bincount(bands, weights=weights.to(torch.float64))
+    total = weights.sum(dtype=torch.float64).item()
+    ids = rows.where(weights >= _light(total, top_p, len(weights)))
+    heavy = weights[ids]
+    # Sorting many tokens is slow. The upper half of a positive float's bits orders tokens into narrow bands of
+    # weight; only the band in which top_p is reached needs to be sorted.
+    bands = heavy.view(torch.int32) >> 16
+    mass = torch.bincount(bands, weights=heavy.to(torch.float64))
     reached = mass.flip(0).cumsum(0)
-    wanted = top_p * reached[-1].item()
+    wanted = min(top_p * total, reached[-1].item())
     above = int((reached < wanted).sum())
     band = len(mass) - 1 - above
     missing = wanted - (reached[above - 1].item() if above else 0.0)
-    kept = bands > band
-    ids = (bands == band).nonzero().flatten()
-    heaviest, order = weights[ids].sort(descending=True, stable=True)
+    inside = (bands == band).nonzero().flatten()
+    heaviest, order = heavy[inside].sort(descending=True, stable=True)
     count = int((heaviest.cumsum(0, dtype=torch.float64) < missing).sum()) + 1
-    kept[ids[order[:count]]] = True
-    return weights.mul_(kept)
+    kept = ids[torch.cat(((bands > band).nonzero().flatten(), inside[order[:count]]))]
+    return torch.zeros_like(weights).index_copy_(0, kept, weights[kept])
 
 
 def _typical(weights: Float[Tensor, " V"], typical_p: float) -> Float[Tensor, " V"]:
     """Keep the tokens of most typical surprise until their share of the total reaches typical_p."""
-    ids = weights.nonzero().flatten()
-    share = weights[ids].to(torch.float64)
-    share /= share.sum()
-    surprise = -share.log()
-    distance = (surprise - (share * surprise).sum()).abs_().to(torch.float32)
+    total = weights.sum(dtype=torch.float64).item()
+    entropy = math.log(total) + torch.special.entr(weights).sum(dtype=torch.float64).item() / total
+    # No token's surprise lies further below the entropy than 0. Light tokens whose surprise lies further above
+    # it than that come last; without them typical_p is reached.
+    least = _light(total, typical_p, len(weights))
+    ids = rows.where(weights >= least if math.log(total / least) > 2 * entropy + 1e-3 else weights > 0)
+    share = weights[ids].to(torch.float64).div_(total)
+    distance = share.log().neg_().sub_(entropy).abs_().to(torch.float32)
     # As above, only the band of distances in which typical_p is reached needs to be sorted.
     bands = distance.view(torch.int32) >> 16
     reached = torch.bincount(bands, weights=share).cumsum(0)
@@ -235,7 +304,16 @@ def _typical(weights: Float[Tensor, " V"], typical_p: float) -> Float[Tensor, " 
     nearest, order = distance[inside].sort(stable=True)
     count = int((share[inside][order].cumsum(0) < missing).sum())
     furthest = nearest[min(count, len(nearest) - 1)]
-    return weights.index_fill_(0, ids[distance > furthest], 0.0)
+    kept = ids[distance <= furthest]
+    return torch.zeros_like(weights).index_copy_(0, kept, weights[kept])
+
+
+def _light(total: float, share: float, count: int) -> float:
+    """Return a weight so small that all tokens below it together hold less than 1 - share of the total.
+
+    It is above 0, so what has no weight is light, too.
+    """
+    return max((1 - share) * total / count * (1 - 1e-6), 1e-45)
 
 
 def _point_mass(row: Tensor, token: int) -> Float[Tensor, " V"]:

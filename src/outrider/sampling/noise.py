@@ -56,6 +56,15 @@ def exponentials(key: int, ids: Tensor | int, device: torch.device | str | None 
     `ids` is an int64 tensor of token ids, or V for all of 0 … V-1 (then on `device`). A token's number does
     not depend on which others are asked for. It is -log u > 0 with u an odd multiple of 2^-53 in (0, 1).
     """
+    return _odd(key, ids, device).to(torch.float64).mul_(2.0**-53).log_().neg_()
+
+
+def shortfalls(key: int, ids: Tensor | int, device: torch.device | str | None = None) -> Tensor:
+    """Return 1 - u > 0 for the u of `exponentials`, float64 [len(ids)], exactly: less than -log u, and cheap."""
+    return _odd(key, ids, device).neg_().add_(2**53).to(torch.float64).mul_(2.0**-53)
+
+
+def _odd(key: int, ids: Tensor | int, device: torch.device | str | None) -> Tensor:
     if isinstance(ids, int):
         ids = torch.arange(ids, device=device)
     bits = (ids + 1).mul_(_signed(_GAMMA)).add_(_signed(key))
@@ -63,8 +72,7 @@ def exponentials(key: int, ids: Tensor | int, device: torch.device | str | None 
     bits = _xor_shift(bits, 27).mul_(_signed(_SECOND))
     bits = _xor_shift(bits, 31)
     # The upper 52 bits and a last bit of 1: exact in float64, never 0 and never 1.
-    odd = bits.bitwise_right_shift_(11).bitwise_and_(2**53 - 1).bitwise_or_(1)
-    return odd.to(torch.float64).mul_(2.0**-53).log_().neg_()
+    return bits.bitwise_right_shift_(11).bitwise_and_(2**53 - 1).bitwise_or_(1)
 
 
 def _signed(value: int) -> int:

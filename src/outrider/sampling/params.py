@@ -200,6 +200,11 @@ class SamplingParams:
         return option, texts.get(option, value)
 
     @property
+    def has_filters(self) -> bool:
+        """True where top_k, top_p, min_p or typical_p may leave tokens out."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0 or self.typical_p < 1
+
+    @property
     def samples(self) -> int:
         """How many samples are drawn."""
         return self.n if self.best_of is None else self.best_of

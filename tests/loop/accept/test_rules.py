@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.errors import CapabilityError, OptionError, UnknownNameError
+from outrider.loop.accept.arithmetic import probability
 from outrider.loop.accept.base import Rule
 from outrider.loop.accept.block import Block
 from outrider.loop.accept.coupled import Coupled
@@ -52,6 +53,9 @@ class GivenDraws:
 
 class GivenLaws(list[Law]):
     """Laws as a plain list."""
+
+    def probability(self, row: int, token: int) -> Number:
+        return probability(self[row], token)
 
     def mode(self, row: int) -> int:
         values = [float(value) for value in self[row]]

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from outrider.sampling import rows
 from outrider.types import Law, Number
 
 
@@ -26,7 +27,11 @@ def acceptance(p: Law, q: Law | None, token: int) -> Number:
     Without a `q` the guess is a point mass, q(x) = 1. Where q(x) = 0 the guess cannot have been drawn from
     `q`; it never passes. Leviathan et al. 2211.17192, algorithm 1; Chen et al. 2302.01318, algorithm 2.
     """
-    wanted = probability(p, token)
+    return acceptance_of(probability(p, token), q, token)
+
+
+def acceptance_of(wanted: Number, q: Law | None, token: int) -> Number:
+    """Return `acceptance` where p(x) is known to be `wanted`."""
     if q is None:
         return min(wanted, type(wanted)(1))
     offered = probability(q, token)
@@ -47,30 +52,50 @@ def residual(p: Law, q: Law | None, token: int) -> Law:
     return left if has_mass(left) else p
 
 
-def positive_part(p: Law, q: Law, of_p: Number = 1, of_q: Number = 1, into: Tensor | None = None) -> Law:
-    """Return (of_p · p - of_q · q)+, not normalised; `into [V]` is overwritten with it (it may be `p`)."""
+def positive_part(p: Law, q: Law, scale: Number = 1) -> Law:
+    """Return (scale · p - q)+, not normalised."""
     if isinstance(p, Tensor):
         assert isinstance(q, Tensor)
-        scaled = torch.mul(p, float(of_p), out=into)
-        return scaled.sub_(q, alpha=float(of_q)).clamp_min_(0)
+        return torch.mul(p, float(scale)).sub_(q).clamp_min_(0)
     pairs: Iterable[tuple[Any, Any]] = zip(p, q, strict=True)
-    return [max(of_p * a - of_q * b, type(a)(0)) for a, b in pairs]
+    return [max(scale * a - b, type(a)(0)) for a, b in pairs]
 
 
-def without(law: Law, token: int) -> Law:
-    """Return a law with one token's probability set to zero, not normalised."""
+def positive_part_of(wanted: Number, q: Law, token: int, scale: Number) -> Number:
+    """Return what `positive_part` has for one token, where p(x) is known to be `wanted`."""
+    if isinstance(q, Tensor):  # rounded as there
+        offered = q[token].cpu()
+        return max(float(torch.tensor(wanted, dtype=q.dtype).mul_(float(scale)).sub_(offered)), 0.0)
+    left: Number = max(scale * wanted - q[token], type(wanted)(0))
+    return left
+
+
+def mass_left(p: Law, q: Law | None, scale: Number, gone: Sequence[int]) -> Number:
+    """Return the sum of `positive_part`, or of `p` without a `q`, over all tokens but those in `gone`.
+
+    Of tensors in C++ where it was built (see `outrider.sampling.rows`); nothing of their size is made then.
+    """
+    if isinstance(p, Tensor):
+        assert q is None or isinstance(q, Tensor)
+        return rows.excess(p, q, 1.0 if q is None else float(scale), gone)
+    left = p if q is None else positive_part(p, q, scale)
+    return mass(without(left, *gone))
+
+
+def without(law: Law, *tokens: int) -> Law:
+    """Return a law with the probability of some tokens set to zero, not normalised."""
     if isinstance(law, Tensor):
         left = law.clone()
-        left[token] = 0
+        left[list(tokens)] = 0
         return left
     plain: Sequence[Any] = law
-    return [type(value)(0) if index == token else value for index, value in enumerate(plain)]
+    return [type(value)(0) if index in tokens else value for index, value in enumerate(plain)]
 
 
 def mass(law: Law) -> Number:
     """Return the sum of a law, normalised or not."""
     if isinstance(law, Tensor):
-        return float(law.sum(dtype=torch.float64))
+        return rows.mass(law)
     plain: Sequence[Any] = law
     total: Number = sum(plain, type(plain[0])(0))
     return total

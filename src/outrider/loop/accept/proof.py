@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from fractions import Fraction
 
 from outrider.loop.accept.base import Rule
 from outrider.loop.accept.enumeration import (
@@ -31,6 +32,10 @@ class ExactLaws:
 
     def __getitem__(self, row: int, /) -> Rational:
         return self._laws[row]
+
+    def probability(self, row: int, token: int) -> Fraction:
+        """Return one token's probability at a row."""
+        return self._laws[row][token]
 
     def mode(self, row: int) -> int:
         """Return the most likely token of a row, the lowest id among equals."""

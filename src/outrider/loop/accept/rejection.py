@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.loop.accept.arithmetic import acceptance, residual
+from outrider.loop.accept.arithmetic import acceptance_of, residual
 from outrider.sampling.draws import Draws
 from outrider.types import Guarantee, Scored, Siblings, Verdict
 
@@ -29,9 +29,8 @@ class Rejection:
         tree, laws = scored.tree, scored.laws
         assert tree.is_chain
         for node, token in enumerate(tree.tokens):
-            p = laws[node]
             q = tree.law(node)
-            if not draws.accepts(acceptance(p, q, token), node):
-                return Verdict(tuple(range(node)), draws.token(residual(p, q, token), node))
+            if not draws.accepts(acceptance_of(laws.probability(node, token), q, token), node):
+                return Verdict(tuple(range(node)), draws.token(residual(laws[node], q, token), node))
         bonus = len(tree)
         return Verdict(tuple(range(bonus)), draws.token(laws[bonus], bonus))

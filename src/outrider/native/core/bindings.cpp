@@ -11,6 +11,7 @@
 
 #include "bandwidth.hpp"
 #include "pass.hpp"
+#include "row_bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -136,7 +137,7 @@ void run(Decoder& decoder, std::vector<int64_t> tokens, std::vector<int64_t> pos
 }  // namespace
 
 NB_MODULE(_core, m) {
-    m.doc() = "The decoder's whole pass in C++.";
+    m.doc() = "The decoder's whole pass in C++, and the sampler's work on a row.";
     nb::set_leak_warnings(false);  // a program may well end with a model still loaded
     nb::exception<Cancelled>(m, "Cancelled");
 
@@ -189,6 +190,8 @@ NB_MODULE(_core, m) {
         .def_prop_ro("nbytes", &Reader::bytes)
         .def_prop_ro("sum", &Reader::sum)
         .def("seconds", &Reader::seconds, nb::call_guard<nb::gil_scoped_release>());
+
+    bind_rows(m);
 }
 
 }  // namespace outrider

@@ -21,6 +21,9 @@ from outrider.types import DraftTree, Guarantee, Scored
 
 
 class Rows(list[torch.Tensor]):
+    def probability(self, row: int, token: int) -> float:
+        return float(self[row][token])
+
     def mode(self, row: int) -> int:
         return int(self[row].argmax())
 

@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-from outrider.loop.accept.arithmetic import probability
 from outrider.sampling.draws import Draws
 from outrider.types import Guarantee, Law, Scored, Siblings, Verdict
 
@@ -39,10 +38,14 @@ class Typical:
         for node, (token, parent) in enumerate(zip(tree.tokens, tree.parents, strict=True)):
             if parent not in paths:
                 continue
-            if parent not in thresholds:
-                thresholds[parent] = min(EPSILON, DELTA * math.exp(-entropy(laws[parent + 1])))
-            if probability(laws[parent + 1], token) > thresholds[parent]:
-                paths[node] = (*paths[parent], node)
+            chance = laws.probability(parent + 1, token)
+            # No entropy is below 0, so above DELTA there is no need to know it.
+            if chance <= min(EPSILON, DELTA):
+                if parent not in thresholds:
+                    thresholds[parent] = min(EPSILON, DELTA * math.exp(-entropy(laws[parent + 1])))
+                if chance <= thresholds[parent]:
+                    continue
+            paths[node] = (*paths[parent], node)
         path = max(paths.values(), key=len)
         return Verdict(path, draws.token(laws[path[-1] + 1 if path else 0], len(path)))
 

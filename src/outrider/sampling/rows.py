@@ -1,0 +1,152 @@
+"""Work on one row of a vocabulary, [V]: weights, sums, the race for a token.
+
+What is computed is fixed to the last bit: the exponential is a fixed sequence of float32 operations, none fused,
+and sums are of numbers rounded to multiples of a power of two that float64 adds up without rounding, so their
+order makes no difference. Two implementations follow it on a CPU: C++ (`native/core/row_kernels.hpp`, where it was
+built) and the reference here, so a sampled text does not depend on which of them, or which instruction set, did the
+work. On other devices the exponential is the device's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from outrider.sampling.noise import exponentials, shortfalls
+
+LOWEST = -87.3
+"""The exponential of anything lower counts as 0, which keeps clear of denormal numbers."""
+_SERIES = (0.0083687807, 0.041668393, 0.1666652, 0.49999994, 1.0, 1.0)
+"""Coefficients below the leading one, 0.0013814461, of exp on [-ln 2 / 2, ln 2 / 2]; off by 3e-9."""
+MAGIC_OF_LAW = 6.0
+"""Adding and subtracting it rounds a float64 below 2 to a multiple of 2^-50: sums up to 8 are exact."""
+_SLACK = 1 + 1e-9
+
+
+def _native() -> ModuleType | None:
+    try:
+        from outrider.native import _core
+    except ImportError:
+        return None
+    # A module of an earlier build lacks these functions.
+    return _core if hasattr(_core, "row_race") else None
+
+
+core: ModuleType | None = _native()
+"""The C++ module; None for the reference."""
+
+
+def _serves(*rows: Tensor | None) -> bool:
+    return core is not None and all(
+        row is None or (row.device.type == "cpu" and row.dtype == torch.float32 and row.is_contiguous())
+        for row in rows
+    )
+
+
+def peak(row: Float[Tensor, " V"]) -> float:
+    """Return the largest value of a row. Where a row holds NaN it is NaN, or `total` is."""
+    if core is not None and _serves(row):
+        return float(core.row_peak(row.numpy()))
+    return float(row.amax())
+
+
+def total(row: Float[Tensor, " V"], top: float, coldness: float) -> float:
+    """Return the sum of exp((x - top) · coldness) over a row whose largest value is `top`.
+
+    Off by at most V² · 2^-54 from the sum of the rounded exponentials, which is below 4e-6 for 2^18 tokens.
+    """
+    # Multiples of 2^(e - 52), with 2^e about half of V: V of them that are at most 1 fit into 53 bits.
+    magic = 1.5 * 2.0 ** max((len(row) - 1).bit_length() - 1, 2)
+    if core is not None and _serves(row):
+        return float(core.row_total(row.numpy(), top, coldness, magic))
+    return _sum(exponential((row - top).mul_(coldness)), magic)
+
+
+def softmax(row: Float[Tensor, " V"], top: float, coldness: float, whole: float) -> Float[Tensor, " V"]:
+    """Return exp((x - top) · coldness) / whole, float32; an element depends on its own x alone."""
+    if core is not None and _serves(row):
+        out = torch.empty(len(row))
+        core.row_softmax(row.numpy(), top, coldness, whole, out.numpy())
+        return out
+    weights = exponential((row - top).mul_(coldness))
+    # A tensor, not a number: some devices would multiply by a number's reciprocal.
+    return weights.div_(torch.tensor(whole, dtype=torch.float32, device=row.device).expand(len(row)))
+
+
+def mass(law: Float[Tensor, " V"]) -> float:
+    """Return the sum of a law, normalised or not."""
+    return excess(law, None, 1.0, ())
+
+
+def excess(
+    p: Float[Tensor, " V"], q: Float[Tensor, " V"] | None, scale: float, without: Sequence[int]
+) -> float:
+    """Return the sum of (scale · p - q)+ over all tokens but those in `without`; of scale · p without a `q`."""
+    if core is not None and _serves(p, q):
+        theirs = None if q is None else q.numpy()
+        return float(core.row_excess(p.numpy(), theirs, scale, list(without), MAGIC_OF_LAW))
+    left = torch.mul(p, scale) if q is None else torch.mul(p, scale).sub_(q).clamp_min_(0)
+    left[list(without)] = 0
+    return _sum(left, MAGIC_OF_LAW)
+
+
+def race(p: Float[Tensor, " V"], key: int, count: int) -> list[int]:
+    """Return the first `count` tokens of the race E_i / p_i, `exponentials(key, …)` being E, in order.
+
+    Fewer where `p`, which need not be normalised, has fewer tokens. A token's time is -log(u) / p, no less than
+    (1 - u) / p, so most tokens are known to come too late without a logarithm.
+    """
+    if core is not None and _serves(p):
+        near = torch.tensor(core.row_race(p.numpy(), key, count), dtype=torch.int64)
+    else:
+        soonest = shortfalls(key, len(p), p.device).div_(p)
+        first = _smallest(soonest, count)
+        first = first[p[first] > 0]
+        bound = float((exponentials(key, first) / p[first]).amax()) if len(first) else 0.0
+        near = where(soonest <= bound * _SLACK)
+    near = near[p[near] > 0]
+    times = exponentials(key, near).div_(p[near])
+    tokens: list[int] = near[times.sort(stable=True).indices[:count]].tolist()
+    return tokens
+
+
+def exponential(x: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
+    """Return exp(x) for x <= 0, float32, within 2 units in the last place; 0 below `LOWEST`. `x` is spent."""
+    if x.device.type != "cpu":
+        return x.exp_()
+    none = x < LOWEST
+    x.clamp_(min=LOWEST)
+    twos = x.mul(1.44269504).round_()
+    x.sub_(twos.mul(0.693359375)).add_(twos.mul(2.12194440e-4))
+    series = x.mul(0.0013814461)
+    for coefficient in _SERIES[:-1]:
+        series.add_(coefficient).mul_(x)
+    series.add_(_SERIES[-1])
+    scale = twos.to(torch.int32).add_(127).bitwise_left_shift_(23).view(torch.float32)
+    return series.mul_(scale).masked_fill_(none, 0.0)
+
+
+def where(mask: Tensor) -> Tensor:
+    """Return the indices at which a mask is set; numpy finds them several times as fast on a CPU."""
+    if mask.device.type == "cpu":
+        return torch.from_numpy(mask.numpy().nonzero()[0])
+    return mask.nonzero().flatten()
+
+
+def _sum(values: Tensor, magic: float) -> float:
+    return float(values.to(torch.float64).add_(magic).sub_(magic).sum())
+
+
+def _smallest(times: Tensor, count: int) -> Tensor:
+    """Return the indices of the `count` smallest; numpy finds them several times as fast on a CPU."""
+    if count >= len(times):
+        return torch.arange(len(times), device=times.device)
+    if times.device.type != "cpu":
+        return times.topk(count, largest=False).indices
+    if count == 1:
+        return torch.tensor([int(times.numpy().argmin())])
+    return torch.from_numpy(times.numpy().argpartition(count - 1)[:count])
