@@ -27,14 +27,13 @@ from torch import Tensor
 
 from outrider.errors import NumericsError, OptionError
 from outrider.sampling import rows
+from outrider.sampling.filters import filtered, kth_largest
 from outrider.sampling.logprobs import TokenLogprobs, of_law, of_logits
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
 
 UNLIKELY = 6.0
 """Tokens less likely than the likeliest by more than this factor's logarithm are not worth naming."""
-STRETCH = 64
-"""Tokens whose maximum is taken together where only the largest logits are wanted."""
 _COLDEST, _HOTTEST = 1e-30, 1e30  # keeps -x / temperature within float32
 
 
@@ -69,7 +68,7 @@ def _no_path(row: int) -> Sequence[int]:
 
 
 class LogitLaws:
-    """The laws of one sequence's rows, worked out when they are asked for and kept as long as someone holds them.
+    """The laws of one sequence's rows, worked out when they are asked for; kept while someone holds them.
 
     `logits [N+1, V]`. `processing` is what the sequence's options do to a row that comes after `path(row)`,
     the drafted tokens between the committed text and it; None where they do nothing. NumericsError when a row
@@ -198,8 +197,8 @@ class LogitLaws:
     def _bare_mode(self, row: int) -> int:
         if row not in self._modes:
             # A device is asked once for all rows; a CPU looks at those that are wanted.
-            rows = [row] if self._logits.device.type == "cpu" else range(len(self))
-            self._modes.update(zip(rows, most_likely(self._logits[rows[0] : rows[-1] + 1]), strict=True))
+            asked = [row] if self._logits.device.type == "cpu" else range(len(self))
+            self._modes.update(zip(asked, most_likely(self._logits[asked[0] : asked[-1] + 1]), strict=True))
         return self._modes[row]
 
     def _row(self, row: int) -> Float[Tensor, " V"]:
@@ -223,9 +222,10 @@ def _law(row: Float[Tensor, " V"], params: SamplingParams) -> Float[Tensor, " V"
     if params.temperature == 0:
         return _point_mass(row, most_likely(row[None])[0])
     if 0 < params.top_k < len(row):
-        ids = rows.where(row >= _kth_largest(row, params.top_k))
-        return torch.zeros_like(row).index_copy_(0, ids, _filtered(row[ids], peak, coldness, params))
-    return _filtered(row, peak, coldness, params)
+        ids = rows.where(row >= kth_largest(row, params.top_k))
+        weights = rows.softmax(row[ids], peak, coldness, 1.0)
+        return torch.zeros_like(row).index_copy_(0, ids, filtered(weights, params))
+    return filtered(rows.softmax(row, peak, coldness, 1.0), params)
 
 
 def _coldness(params: SamplingParams) -> float:
@@ -239,81 +239,6 @@ def _peak_and_total(row: Float[Tensor, " V"], coldness: float) -> tuple[float, f
     total = rows.total(row, peak, coldness)
     _check(total)
     return peak, total
-
-
-def _kth_largest(row: Float[Tensor, " V"], k: int) -> Tensor:
-    # The k-th largest of the maxima of stretches is no more than that of the row, and few values reach it.
-    stretches = len(row) // STRETCH
-    if stretches >= 2 * k:
-        least = row[: stretches * STRETCH].view(-1, STRETCH).amax(1).topk(k).values[-1]
-        row = row[row >= least]
-    return row.topk(k).values[-1]
-
-
-def _filtered(
-    row: Float[Tensor, " V"], peak: float, coldness: float, params: SamplingParams
-) -> Float[Tensor, " V"]:
-    weights = rows.softmax(row, peak, coldness, 1.0)  # the most likely token weighs exactly 1
-    if params.top_p < 1:
-        weights = _nucleus(weights, params.top_p)
-    if params.min_p > 0:
-        weights.masked_fill_(weights < params.min_p, 0.0)
-    if params.typical_p < 1:
-        weights = _typical(weights, params.typical_p)
-    # Summed in float64, so that the rounded total does not depend on how the sum was split over threads.
-    return weights.div_(weights.sum(dtype=torch.float64).item())
-
-
-def _nucleus(weights: Float[Tensor, " V"], top_p: float) -> Float[Tensor, " V"]:
-    """Keep the heaviest tokens until their share of the total reaches top_p (Holtzman et al. 2020)."""
-    total = weights.sum(dtype=torch.float64).item()
-    ids = rows.where(weights >= _light(total, top_p, len(weights)))
-    heavy = weights[ids]
-    # Sorting many tokens is slow. The upper half of a positive float's bits orders tokens into narrow bands of
-    # weight; only the band in which top_p is reached needs to be sorted.
-    bands = heavy.view(torch.int32) >> 16
-    mass = torch.bincount(bands, weights=heavy.to(torch.float64))
-    reached = mass.flip(0).cumsum(0)
-    wanted = min(top_p * total, reached[-1].item())
-    above = int((reached < wanted).sum())
-    band = len(mass) - 1 - above
-    missing = wanted - (reached[above - 1].item() if above else 0.0)
-    inside = (bands == band).nonzero().flatten()
-    heaviest, order = heavy[inside].sort(descending=True, stable=True)
-    count = int((heaviest.cumsum(0, dtype=torch.float64) < missing).sum()) + 1
-    kept = ids[torch.cat(((bands > band).nonzero().flatten(), inside[order[:count]]))]
-    return torch.zeros_like(weights).index_copy_(0, kept, weights[kept])
-
-
-def _typical(weights: Float[Tensor, " V"], typical_p: float) -> Float[Tensor, " V"]:
-    """Keep the tokens of most typical surprise until their share of the total reaches typical_p."""
-    total = weights.sum(dtype=torch.float64).item()
-    entropy = math.log(total) + torch.special.entr(weights).sum(dtype=torch.float64).item() / total
-    # No token's surprise lies further below the entropy than 0. Light tokens whose surprise lies further above
-    # it than that come last; without them typical_p is reached.
-    least = _light(total, typical_p, len(weights))
-    ids = rows.where(weights >= least if math.log(total / least) > 2 * entropy + 1e-3 else weights > 0)
-    share = weights[ids].to(torch.float64).div_(total)
-    distance = share.log().neg_().sub_(entropy).abs_().to(torch.float32)
-    # As above, only the band of distances in which typical_p is reached needs to be sorted.
-    bands = distance.view(torch.int32) >> 16
-    reached = torch.bincount(bands, weights=share).cumsum(0)
-    band = min(int((reached < typical_p).sum()), len(reached) - 1)
-    missing = typical_p - (reached[band - 1].item() if band else 0.0)
-    inside = (bands == band).nonzero().flatten()
-    nearest, order = distance[inside].sort(stable=True)
-    count = int((share[inside][order].cumsum(0) < missing).sum())
-    furthest = nearest[min(count, len(nearest) - 1)]
-    kept = ids[distance <= furthest]
-    return torch.zeros_like(weights).index_copy_(0, kept, weights[kept])
-
-
-def _light(total: float, share: float, count: int) -> float:
-    """Return a weight so small that all tokens below it together hold less than 1 - share of the total.
-
-    It is above 0, so what has no weight is light, too.
-    """
-    return max((1 - share) * total / count * (1 - 1e-6), 1e-45)
 
 
 def _point_mass(row: Tensor, token: int) -> Float[Tensor, " V"]:

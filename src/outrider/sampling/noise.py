@@ -60,7 +60,7 @@ def exponentials(key: int, ids: Tensor | int, device: torch.device | str | None 
 
 
 def shortfalls(key: int, ids: Tensor | int, device: torch.device | str | None = None) -> Tensor:
-    """Return 1 - u > 0 for the u of `exponentials`, float64 [len(ids)], exactly: less than -log u, and cheap."""
+    """Return 1 - u for the u of `exponentials`, float64 [len(ids)], exactly: above 0, below -log u, cheap."""
     return _odd(key, ids, device).neg_().add_(2**53).to(torch.float64).mul_(2.0**-53)
 
 

@@ -1,10 +1,10 @@
 """Work on one row of a vocabulary, [V]: weights, sums, the race for a token.
 
-What is computed is fixed to the last bit: the exponential is a fixed sequence of float32 operations, none fused,
-and sums are of numbers rounded to multiples of a power of two that float64 adds up without rounding, so their
-order makes no difference. Two implementations follow it on a CPU: C++ (`native/core/row_kernels.hpp`, where it was
-built) and the reference here, so a sampled text does not depend on which of them, or which instruction set, did the
-work. On other devices the exponential is the device's own.
+What is computed is fixed to the last bit: the exponential is a fixed sequence of float32 operations, none
+fused, and sums are of numbers rounded to multiples of a power of two that float64 adds up without rounding,
+so their order makes no difference. Two implementations follow it on a CPU: C++ where it was built
+(`native/core/row_kernels.hpp`), and the reference here. So a sampled text does not depend on which of them, or
+which instruction set, did the work. On other devices the exponential is the device's own.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def mass(law: Float[Tensor, " V"]) -> float:
 def excess(
     p: Float[Tensor, " V"], q: Float[Tensor, " V"] | None, scale: float, without: Sequence[int]
 ) -> float:
-    """Return the sum of (scale · p - q)+ over all tokens but those in `without`; of scale · p without a `q`."""
+    """Return the sum of (scale · p - q)+ over all tokens but those in `without`, or of scale · p."""
     if core is not None and _serves(p, q):
         theirs = None if q is None else q.numpy()
         return float(core.row_excess(p.numpy(), theirs, scale, list(without), MAGIC_OF_LAW))
@@ -97,8 +97,8 @@ def excess(
 def race(p: Float[Tensor, " V"], key: int, count: int) -> list[int]:
     """Return the first `count` tokens of the race E_i / p_i, `exponentials(key, …)` being E, in order.
 
-    Fewer where `p`, which need not be normalised, has fewer tokens. A token's time is -log(u) / p, no less than
-    (1 - u) / p, so most tokens are known to come too late without a logarithm.
+    Fewer where `p`, which need not be normalised, has fewer tokens. A token's time is -log(u) / p, no less
+    than (1 - u) / p, so most tokens are known to come too late without a logarithm.
     """
     if core is not None and _serves(p):
         near = torch.tensor(core.row_race(p.numpy(), key, count), dtype=torch.int64)

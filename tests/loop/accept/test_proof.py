@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from outrider.loop.accept.arithmetic import acceptance, positive_part, residual, without
 from outrider.loop.accept.coupled import Coupled
 from outrider.loop.accept.enumeration import EnumeratingDraws, Outcome, Text, law_of, outcomes
-from outrider.loop.accept.proof import check, prove
+from outrider.loop.accept.proof import ExactLaws, check, prove
 from outrider.loop.accept.rejection import Rejection
 from outrider.loop.accept.worlds import Case, Model, guessed, random_model, sampled
 from outrider.registry import RULES
@@ -62,8 +62,7 @@ def test_equal_laws_are_accepted_without_exception() -> None:
 
 def decide_once(rule: Any, target: Model, draft: Model, outcome: Outcome) -> Text:
     tree = sampled(draft, 2)((), EnumeratingDraws(outcome, "draft", 0))
-    texts: list[Text] = [(), tree.tokens[:1], tree.tokens]
-    laws: Any = [target(text) for text in texts]
+    laws = ExactLaws(target, (), tree)
     verdict = rule.decide(Scored(tree, laws), EnumeratingDraws(outcome, "rule", 0))
     return (*(tree.tokens[node] for node in verdict.path), verdict.token)
 

@@ -21,10 +21,10 @@ class Remaining:
     the node is kept with the chance s / (s + 1 - reach), and then emits from R / s. This holds for any Q, so
     for each sibling in turn, whether drawn with or without replacement or not at all.
 
-    Unrolled, R is b · (c · p - q)+ without the tokens that were turned down, p the target's law and q the law
-    that the drawn siblings share. So c, b and those tokens are all that is kept. One token's share is a matter
-    of numbers; the vocabulary is gone through only where a sum is needed: when a child that may still pass
-    follows one that was turned down, or when the node itself may be kept.
+    Unrolled, R is b · (c · p - q)+ without the tokens that were turned down, p the target's law and q the
+    law that the drawn siblings share. So c, b and those tokens are all that is kept. One token's share is a
+    matter of numbers; the vocabulary is gone through only where a sum is needed: when a child that may still
+    pass follows one that was turned down, or when the node itself may be kept.
     """
 
     def __init__(self, laws: Laws, row: int, reach: Number = 1) -> None:

@@ -1,0 +1,169 @@
+"""The sampler's work on one row: C++ and the reference agree to the bit, and the reference is right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from outrider.errors import NumericsError
+from outrider.sampling import rows
+from outrider.sampling.law import LogitLaws, law
+from outrider.sampling.noise import exponentials
+from outrider.sampling.params import SamplingParams
+
+SIZES = (1, 2, 15, 16, 17, 31, 63, 64, 65, 1003, 50_000)
+ISAS = ("portable", "avx2", "avx512", "neon")
+
+
+def logits_of(size: int, seed: int = 0) -> torch.Tensor:
+    row = 6 * torch.randn(size, generator=torch.Generator().manual_seed(seed))
+    if size > 20:
+        row[3], row[7], row[11] = -torch.inf, -200.0, row[12]
+    return row
+
+
+@pytest.fixture(params=ISAS)
+def isa(request: pytest.FixtureRequest) -> str:
+    """An instruction set that the C++ module has on this processor."""
+    if rows.core is None:
+        pytest.skip("the C++ module was not built, or of an earlier version")
+    try:
+        rows.core.row_peak(torch.zeros(1).numpy(), request.param)
+    except ValueError:
+        pytest.skip(f"this processor has no {request.param}")
+    return str(request.param)
+
+
+@pytest.fixture
+def reference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing but the reference."""
+    with monkeypatch.context() as patch:
+        patch.setattr(rows, "core", None)
+        yield
+
+
+class OfIsa:
+    """The C++ module with one instruction set."""
+
+    def __init__(self, core: object, isa: str) -> None:
+        self._core, self._isa = core, isa
+
+    def __getattr__(self, name: str) -> object:
+        return lambda *arguments: getattr(self._core, name)(*arguments, isa=self._isa)
+
+
+def everything(seed: int, size: int) -> list[object]:
+    """All that can be asked of two rows."""
+    row, other = logits_of(size, seed), logits_of(size, seed + 1)
+    found: list[object] = []
+    laws = []
+    for coldness in (1.0, 1 / 0.7, 1e30):
+        for logits in (row, other):
+            top = rows.peak(logits)
+            whole = rows.total(logits, top, coldness)
+            laws.append(rows.softmax(logits, top, coldness, whole))
+            found += [top, whole, laws[-1].tolist()]
+    for p, q in ((laws[0], laws[1]), (laws[2], laws[1])):
+        found += [rows.mass(p), rows.excess(p, None, 1.0, [size - 1])]
+        found += [rows.excess(p, q, scale, [0, size // 2]) for scale in (0.3, 1.0, 1.7)]
+        found += [rows.race(p, key, count) for key in range(8) for count in (1, 2, 5)]
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_instruction_set_gives_the_bits_of_the_reference(
+    isa: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sampled text must not depend on which implementation was at hand."""
+    with monkeypatch.context() as patch:
+        patch.setattr(rows, "core", OfIsa(rows.core, isa))
+        found = everything(size, size)
+    monkeypatch.setattr(rows, "core", None)
+    assert found == everything(size, size)
+
+
+def test_the_exponential_is_right_to_two_units_in_the_last_place(reference: None) -> None:
+    x = -torch.cat([torch.linspace(0, 87.3, 300_001), torch.rand(100_000)])
+    exact = x.double().exp()
+    found = rows.exponential(x.clone()).double()
+    assert float(((found - exact).abs() / exact).max()) < 2 * 2.0**-23
+    assert rows.exponential(torch.tensor([0.0, -87.4, -1e30, -torch.inf])).tolist() == [1, 0, 0, 0]
+    assert math.isnan(rows.exponential(torch.tensor([math.nan])).item())
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096, 300_000])
+def test_sums_are_exact_whatever_their_order(size: int, reference: None) -> None:
+    chance = torch.Generator().manual_seed(size)
+    row = 3 * torch.randn(size, generator=chance)
+    top = rows.peak(row)
+    order = torch.randperm(size, generator=chance)
+    assert rows.total(row, top, 1.0) == rows.total(row[order], top, 1.0)
+    whole = float((row.double() - top).exp().sum())
+    assert rows.total(row, top, 1.0) == pytest.approx(whole, rel=2e-7)
+    p = rows.softmax(row, top, 1.0, rows.total(row, top, 1.0))
+    q = p[order]
+    assert rows.excess(p, q, 0.9, []) == rows.excess(p[order], q[order], 0.9, [])
+    assert rows.excess(p, q, 0.9, []) == pytest.approx(float((0.9 * p - q).clamp_min(0).double().sum()))
+    assert rows.mass(p) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_the_race_is_won_by_the_least_time_of_all(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tokens are passed over without a logarithm; the winners must be those of working all times out."""
+    if not built:
+        monkeypatch.setattr(rows, "core", None)
+    for seed, spread in enumerate((0.0, 0.5, 3.0, 30.0)):
+        p = (spread * torch.randn(3000, generator=torch.Generator().manual_seed(seed))).softmax(0)
+        p[::7] = 0
+        for key in range(15):
+            times = exponentials(key, len(p)).div_(p)
+            order = [token for token in times.sort(stable=True).indices.tolist() if p[token] > 0]
+            for count in (1, 3, 8):
+                assert rows.race(p, key, count) == order[:count]
+    few = torch.zeros(500)
+    few[[3, 400]] = 1e-30
+    assert sorted(rows.race(few, 1, 9)) == [3, 400]
+    assert rows.race(few * 0, 1, 1) == []
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(temperature=0.8),
+        SamplingParams(temperature=1.0, top_p=0.9),
+        SamplingParams(temperature=1.0, top_k=5, banned_tokens=(3,)),
+        SamplingParams(),
+    ],
+)
+def test_one_tokens_probability_is_that_of_the_law_to_the_bit(
+    built: bool, params: SamplingParams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not built:
+        monkeypatch.setattr(rows, "core", None)
+    logits = torch.stack([logits_of(1003, seed) for seed in range(3)])
+    whole = law(logits, params)
+    for row in range(3):
+        laws = LogitLaws(logits, params)
+        alone = [laws.probability(row, token) for token in range(0, 1003, 17)]
+        assert alone == whole[row, ::17].tolist()
+        assert torch.equal(laws[row], whole[row])
+    with pytest.raises(IndexError):
+        laws.probability(3, 0)
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_damaged_row_is_an_error_before_any_number_of_it(
+    built: bool, bad: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not built:
+        monkeypatch.setattr(rows, "core", None)
+    for place in (0, 5, 40, 63, 64):
+        logits = torch.zeros(1, 65)
+        logits[0, place] = bad
+        with pytest.raises(NumericsError, match="maximum"):
+            LogitLaws(logits, SamplingParams(temperature=1.0)).probability(0, 1)
