@@ -3,8 +3,8 @@
 What is computed is fixed to the last bit: the exponential is a fixed sequence of float32 operations, none
 fused, and sums are of numbers rounded to multiples of a power of two that float64 adds up without rounding,
 so their order makes no difference. Two implementations follow it on a CPU: C++ where it was built
-(`native/core/row_kernels.hpp`), and the reference here. So a sampled text does not depend on which of them, or
-which instruction set, did the work. On other devices the exponential is the device's own.
+(`native/core/row_kernels.hpp`), and the reference here. So a sampled text does not depend on which of them,
+or which instruction set, did the work. On other devices the exponential is the device's own.
 """
 
 from __future__ import annotations
