@@ -1,13 +1,13 @@
 """What a rule costs: the time to decide one scored draft, beside the time of the pass that scored it.
 
-    python benchmarks/rules.py [--vocabulary V] [--nodes N] [--repeats R] [--model MODEL] [--step-ms MS] [--json]
+    python benchmarks/rules.py [--model M] [--vocabulary V] [--nodes N] [--repeats R] [--step-ms MS] [--json]
 
 Target and drafter are random logits that resemble each other; the tree has four children at its root and two
 at every other node. A decision includes the laws that it asks for and runs on one thread, as in the loop; its
 processor time is what is given, the median. `rows` is how many rows of logits were looked at, `laws` how many
 of them were worked out whole, `kept` how many drafted tokens were kept, and `MB` the memory of all tensors
 made meanwhile, one after another, all as means. The second table is the cost of one row: of a law under
-several options, and of a draw from it. The time of a pass is that of MODEL (default: the demo model) over
+several options, and of a draw from it. The time of a pass is that of model M (default: the demo model) over
 N + 1 rows on top of 256 tokens, or --step-ms. With --json the last line of the output is one JSON document.
 """
 
@@ -66,7 +66,7 @@ class CountedLaws(LogitLaws):
 
 
 class Made(TorchDispatchMode):
-    """Adds up the bytes of the tensors that operations return and that are no views of what they were given."""
+    """Adds up the bytes of the tensors that operations return, but for views of what they were given."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,17 +129,14 @@ def measure(rule: Rule, parents: list[int], vocabulary: int, repeats: int) -> di
 
 
 def row_costs(vocabulary: int, repeats: int) -> dict[str, float]:
-    """Return the median processor time of one row's law under several options, and of draws, in milliseconds."""
+    """Return the median processor time of one row's law and of a draw from it, in milliseconds."""
     row = SPREAD * torch.randn(vocabulary, generator=torch.Generator().manual_seed(2))
     p = law(row, SamplingParams(temperature=1.0))
     options: list[dict[str, Any]] = [{}, {"top_k": 50}, {"top_p": 0.9}, {"min_p": 0.05}, {"typical_p": 0.9}]
-    work: dict[str, Callable[[], object]] = {
-        "law, "
-        + (", ".join(f"{key} {value}" for key, value in extra.items()) or "temperature alone"): partial(
-            law, row, SamplingParams(temperature=1.0, **extra)
-        )
-        for extra in options
-    }
+    work: dict[str, Callable[[], object]] = {}
+    for extra in options:
+        name = ", ".join(f"{key} {value}" for key, value in extra.items()) or "temperature alone"
+        work[f"law, {name}"] = partial(law, row, SamplingParams(temperature=1.0, **extra))
     work["one probability"] = lambda: LogitLaws(row[None], SamplingParams(temperature=1.0)).probability(0, 1)
     work["token by shared noise"] = lambda: race(p, 1)
     work["token by one number"] = lambda: pick(p, 0.5)
@@ -194,7 +191,7 @@ def main() -> None:
         settings = {key: getattr(arguments, key) for key in ("vocabulary", "nodes", "repeats")}
         where = provenance(model, ("python", "benchmarks/rules.py"))
         document = {"provenance": where, **settings, "context": CONTEXT, "pass_ms": step}
-        rows = "C++" if row_work.core is not None else "PyTorch"
+        rows = "C++" if row_work.core() is not None else "PyTorch"
         print(json.dumps({**document, "row_work": rows, "results": results, "row_ms": costs}))
 
 

@@ -18,6 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "registry": {"errors"},
     "config": set(),
     "sampling": set(),
+    "sampling.rows": {"sampling", "native"},
     "cache": set(),
     "models.base": {"cache.base"},
     "models": {"models", "cache"},

@@ -10,6 +10,7 @@ or which instruction set, did the work. On other devices the exponential is the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from types import ModuleType
 
 import torch
@@ -27,30 +28,30 @@ MAGIC_OF_LAW = 6.0
 _SLACK = 1 + 1e-9
 
 
-def _native() -> ModuleType | None:
+@cache
+def core() -> ModuleType | None:
+    """Return the C++ module; None where the reference serves."""
     try:
         from outrider.native import _core
     except ImportError:
         return None
-    # A module of an earlier build lacks these functions.
-    return _core if hasattr(_core, "row_race") else None
+    return _core if hasattr(_core, "row_race") else None  # a module of an earlier build lacks these functions
 
 
-core: ModuleType | None = _native()
-"""The C++ module; None for the reference."""
-
-
-def _serves(*rows: Tensor | None) -> bool:
-    return core is not None and all(
-        row is None or (row.device.type == "cpu" and row.dtype == torch.float32 and row.is_contiguous())
-        for row in rows
-    )
+def _core_for(*rows: Tensor | None) -> ModuleType | None:
+    for row in rows:
+        if row is not None and (
+            row.device.type != "cpu" or row.dtype != torch.float32 or not row.is_contiguous()
+        ):
+            return None
+    return core()
 
 
 def peak(row: Float[Tensor, " V"]) -> float:
     """Return the largest value of a row. Where a row holds NaN it is NaN, or `total` is."""
-    if core is not None and _serves(row):
-        return float(core.row_peak(row.numpy()))
+    native = _core_for(row)
+    if native is not None:
+        return float(native.row_peak(row.numpy()))
     return float(row.amax())
 
 
@@ -61,16 +62,18 @@ def total(row: Float[Tensor, " V"], top: float, coldness: float) -> float:
     """
     # Multiples of 2^(e - 52), with 2^e about half of V: V of them that are at most 1 fit into 53 bits.
     magic = 1.5 * 2.0 ** max((len(row) - 1).bit_length() - 1, 2)
-    if core is not None and _serves(row):
-        return float(core.row_total(row.numpy(), top, coldness, magic))
+    native = _core_for(row)
+    if native is not None:
+        return float(native.row_total(row.numpy(), top, coldness, magic))
     return _sum(exponential((row - top).mul_(coldness)), magic)
 
 
 def softmax(row: Float[Tensor, " V"], top: float, coldness: float, whole: float) -> Float[Tensor, " V"]:
     """Return exp((x - top) · coldness) / whole, float32; an element depends on its own x alone."""
-    if core is not None and _serves(row):
+    native = _core_for(row)
+    if native is not None:
         out = torch.empty(len(row))
-        core.row_softmax(row.numpy(), top, coldness, whole, out.numpy())
+        native.row_softmax(row.numpy(), top, coldness, whole, out.numpy())
         return out
     weights = exponential((row - top).mul_(coldness))
     # A tensor, not a number: some devices would multiply by a number's reciprocal.
@@ -86,9 +89,10 @@ def excess(
     p: Float[Tensor, " V"], q: Float[Tensor, " V"] | None, scale: float, without: Sequence[int]
 ) -> float:
     """Return the sum of (scale · p - q)+ over all tokens but those in `without`, or of scale · p."""
-    if core is not None and _serves(p, q):
+    native = _core_for(p, q)
+    if native is not None:
         theirs = None if q is None else q.numpy()
-        return float(core.row_excess(p.numpy(), theirs, scale, list(without), MAGIC_OF_LAW))
+        return float(native.row_excess(p.numpy(), theirs, scale, list(without), MAGIC_OF_LAW))
     left = torch.mul(p, scale) if q is None else torch.mul(p, scale).sub_(q).clamp_min_(0)
     left[list(without)] = 0
     return _sum(left, MAGIC_OF_LAW)
@@ -100,8 +104,9 @@ def race(p: Float[Tensor, " V"], key: int, count: int) -> list[int]:
     Fewer where `p`, which need not be normalised, has fewer tokens. A token's time is -log(u) / p, no less
     than (1 - u) / p, so most tokens are known to come too late without a logarithm.
     """
-    if core is not None and _serves(p):
-        near = torch.tensor(core.row_race(p.numpy(), key, count), dtype=torch.int64)
+    native = _core_for(p)
+    if native is not None:
+        near = torch.tensor(native.row_race(p.numpy(), key, count), dtype=torch.int64)
     else:
         soonest = shortfalls(key, len(p), p.device).div_(p)
         first = _smallest(soonest, count)

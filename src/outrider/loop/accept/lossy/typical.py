@@ -12,6 +12,7 @@ from outrider.types import Guarantee, Law, Scored, Siblings, Verdict
 
 EPSILON, DELTA = 0.3, 0.09
 """Thresholds of Cai et al. 2401.10774, at the values of their implementation."""
+_LEAST = 1e-38
 
 
 class Typical:
@@ -53,5 +54,6 @@ class Typical:
 def entropy(law: Law) -> float:
     """Return the entropy of a law in nats."""
     if isinstance(law, Tensor):
-        return float(torch.special.entr(law).sum())
+        # Several times as fast as torch.special.entr; where p is 0, so is the product.
+        return -float(law.clamp_min(_LEAST).log_().mul_(law).sum(dtype=torch.float64))
     return -sum(float(p) * math.log(p) for p in law if p > 0)
