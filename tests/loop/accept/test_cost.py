@@ -9,6 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from outrider.loop.accept.base import Rule
+from outrider.loop.accept.recursive import Recursive
+from outrider.loop.accept.traversal import Traversal
 from outrider.registry import LOSSY_RULES, RULES
 from outrider.sampling import rows
 from outrider.sampling.keyed import KeyedSource
@@ -139,3 +141,20 @@ def test_a_law_is_not_kept_once_nobody_holds_it() -> None:
     del first
     assert laws[1].tolist() == before
     assert not len(laws._laws)
+
+
+@pytest.mark.parametrize("name", ["block", "traversal", "recursive"])
+def test_a_draft_law_is_not_summed_where_no_second_sibling_follows(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traversal summed the draft's law at every node that it turned down, also on a chain."""
+
+    def forbidden(law: Law) -> float:
+        raise AssertionError("nothing asks for this sum")
+
+    monkeypatch.setattr("outrider.loop.accept.offers.mass", forbidden)
+    decided(rule_of(name), chain=True)
+    tree, logits = drawn(Recursive(), 14, 64, 0, chain=False)
+    draws = KeyedSource(0, 0).for_rule(Recursive(), 7)
+    with pytest.raises(AssertionError, match="nothing asks"):
+        Traversal().decide(Scored(tree, LogitLaws(logits, SAMPLED)), draws)

@@ -39,15 +39,18 @@ def children(tree: DraftTree) -> list[list[int]]:
 def offers(tree: DraftTree, siblings: Iterable[int]) -> Iterator[Offer]:
     """Yield siblings in their order, each as drawn after those before it were turned down."""
     left: Number = Fraction(1)  # exact beside rationals and floats alike
+    before: tuple[Law, int] | None = None  # the drawn sibling before
     first = True
     for node in siblings:
         token, law = tree.tokens[node], tree.law(node)
         if law is None:
             yield Offer(node, token, None, Fraction(1))
             continue
+        if before is not None and not tree.replaced:
+            # The law's own sum, for what is left of a peaked law is small against the rounding of 1. It is
+            # taken once there is a second sibling: most are never asked for.
+            left = (mass(law) if first else left) - probability(*before)
+            first = False
         # Rounding must not leave less than the token that was drawn from what was left.
         yield Offer(node, token, law, left if first else max(left, probability(law, token)))
-        if not tree.replaced:
-            # The law's own sum, for what is left of a peaked law is small against the rounding of 1.
-            left = (mass(law) if first else left) - probability(law, token)
-        first = False
+        before = law, token
