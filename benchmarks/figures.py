@@ -1,6 +1,8 @@
-"""Write the README's figures from the result files, between its markers: `python benchmarks/figures.py`.
+"""Write the figures of README and docs/benchmarks.md from the result files, between their markers.
 
-A test fails where the README says something else than the files.
+    python benchmarks/figures.py
+
+A test fails where a page says something else than the files.
 """
 
 from __future__ import annotations
@@ -122,12 +124,44 @@ def figures() -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def rewritten(readme: str) -> str:
+def rule_costs() -> str:
+    document = read("rules")
+    where = document["provenance"]
+    cells = [
+        [
+            f"`{row['rule']}`",
+            row["shape"],
+            f"{row['milliseconds']:.1f}",
+            f"{row['of_a_pass']:.1%}",
+            f"{row['rows']:.0f}",
+            f"{row['laws']:.0f}",
+            f"{row['megabytes']:.1f}",
+        ]
+        for row in document["results"]
+    ]
+    text = (
+        f"{document['nodes']} nodes, {document['vocabulary']} tokens, {where['machine']['processor']}, rows in "
+        f"{document['row_work']}; the pass is that of {where['model']['name']} over {document['nodes'] + 1} rows, "
+        f"{document['pass_ms']:.0f} ms on {where['machine']['threads']} threads. One row: "
+        + ", ".join(f"{name} {took:.2f} ms" for name, took in document["row_ms"].items())
+        + "."
+    )
+    header = ["rule", "draft", "ms", "of a pass", "rows", "laws", "MB made"]
+    return "\n".join([*table(header, cells), "", *wrapped(text)]) + "\n"
+
+
+def rewritten(page: str, said: Callable[[], str] = figures) -> str:
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    assert pattern.search(readme), "the README has lost its markers"
-    return pattern.sub(lambda _: BEGIN + figures() + END, readme)
+    assert pattern.search(page), "the page has lost its markers"
+    return pattern.sub(lambda _: BEGIN + said() + END, page)
+
+
+PAGES: dict[Path, Callable[[], str]] = {
+    ROOT / "README.md": figures,
+    ROOT / "docs" / "benchmarks.md": rule_costs,
+}
 
 
 if __name__ == "__main__":
-    path = ROOT / "README.md"
-    path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for path, said in PAGES.items():
+        path.write_text(rewritten(path.read_text(encoding="utf-8"), said), encoding="utf-8")
