@@ -140,9 +140,9 @@ def rule_costs() -> str:
         for row in document["results"]
     ]
     text = (
-        f"{document['nodes']} nodes, {document['vocabulary']} tokens, {where['machine']['processor']}, rows in "
-        f"{document['row_work']}; the pass is that of {where['model']['name']} over {document['nodes'] + 1} rows, "
-        f"{document['pass_ms']:.0f} ms on {where['machine']['threads']} threads. One row: "
+        f"{document['nodes']} nodes, {document['vocabulary']} tokens, {where['machine']['processor']}, rows "
+        f"in {document['row_work']}; the pass is that of {where['model']['name']} over "
+        f"{document['nodes'] + 1} rows, {document['pass_ms']:.0f} ms on {where['machine']['threads']} threads. One row: "
         + ", ".join(f"{name} {took:.2f} ms" for name, took in document["row_ms"].items())
         + "."
     )
