@@ -142,7 +142,8 @@ def rule_costs() -> str:
     text = (
         f"{document['nodes']} nodes, {document['vocabulary']} tokens, {where['machine']['processor']}, rows "
         f"in {document['row_work']}; the pass is that of {where['model']['name']} over "
-        f"{document['nodes'] + 1} rows, {document['pass_ms']:.0f} ms on {where['machine']['threads']} threads. One row: "
+        f"{document['nodes'] + 1} rows, {document['pass_ms']:.0f} ms "
+        f"on {where['machine']['threads']} threads. One row: "
         + ", ".join(f"{name} {took:.2f} ms" for name, took in document["row_ms"].items())
         + "."
     )
