@@ -10,6 +10,7 @@ OutriderError
 ├── LoadError             weights, config or tokenizer cannot be read (exit code 1)
 │   ├── UnsupportedModelError  an architecture or format that outrider does not run
 │   └── VocabularyError   draft and target do not speak the same tokens
+├── OverloadedError       too many requests wait already; try again later (exit code 1)
 └── NumericsError         the model produced NaN or infinite logits (exit code 1)
 """
 
@@ -73,6 +74,15 @@ class PromptError(UsageError):
 
 class CapabilityError(UsageError):
     """Parts that cannot work together."""
+
+
+class OverloadedError(OutriderError):
+    """The queue is full; `retry_after` says in how many seconds there may be room, None if nobody knows."""
+
+    def __init__(self, waiting: int, seconds_a_request: float | None) -> None:
+        self.retry_after = seconds_a_request
+        hint = "later" if self.retry_after is None else f"in about {max(1, round(self.retry_after))} s"
+        super().__init__(f"{waiting} requests wait already, and the queue takes no more; try again {hint}")
 
 
 class LoadError(OutriderError):

@@ -12,6 +12,7 @@ from conftest import VOCAB, RandomTrees, plain_tokens, run, toy_model
 from outrider.engine.engine import Engine
 from outrider.engine.live import Stream
 from outrider.engine.result import Origin, Result
+from outrider.engine.scheduler import Limits
 from outrider.errors import CapabilityError, OptionError, PromptError, UnknownNameError
 from outrider.loop.draft.suffix import SuffixDrafter
 from outrider.models.toy import ToyTarget
@@ -136,7 +137,7 @@ def test_an_aborted_request_gives_what_there_is_and_leaves_the_others_alone() ->
 
 def test_a_request_submitted_later_joins_the_ones_that_run() -> None:
     target = ToyTarget(VOCAB, seed=1)
-    engine = Engine(toy_model(target), RandomTrees(1), drafter_name="random", max_running=2)
+    engine = Engine(toy_model(target), RandomTrees(1), drafter_name="random", limits=Limits(running=2))
     params = SamplingParams(temperature=1.0, seed=1, max_tokens=20)
     requests = []
     for _ in range(6):
@@ -201,5 +202,5 @@ def test_a_stream_that_is_closed_gives_the_tokens_committed_until_then(taken: in
 
 def test_an_engine_that_may_run_nothing_is_refused() -> None:
     """It used to be accepted, and its requests waited for ever."""
-    with pytest.raises(OptionError, match="max_running=0"):
-        Engine(toy_model(ToyTarget(VOCAB)), RandomTrees(1), drafter_name="random", max_running=0)
+    with pytest.raises(OptionError, match="running=0"):
+        Engine(toy_model(ToyTarget(VOCAB)), RandomTrees(1), drafter_name="random", limits=Limits(running=0))

@@ -12,6 +12,7 @@ import scipy.stats
 
 from conftest import VOCAB, plain_tokens, run, text_law, toy_model
 from matrix import ALL_DRAFTERS, FILTERS, make_drafter
+from outrider.engine.scheduler import Limits
 from outrider.models.toy import ToyTarget
 from outrider.registry import DRAFTERS, RULES
 from outrider.sampling.params import SamplingParams
@@ -64,7 +65,9 @@ def test_the_budget_changes_the_passes_but_not_the_tokens(drafter: str, budget: 
 @pytest.mark.parametrize("drafter", ALL_DRAFTERS)
 def test_a_request_gets_the_same_tokens_alone_and_in_any_batch(drafter: str) -> None:
     target, params = ToyTarget(VOCAB, seed=4), settings("sampled")
-    together = run(toy_model(target), make_drafter(drafter, target), PROMPTS * 6, params, max_running=5)
+    together = run(
+        toy_model(target), make_drafter(drafter, target), PROMPTS * 6, params, limits=Limits(running=5)
+    )
     alone = [
         run(toy_model(target), make_drafter(drafter, target), [prompt], params)[0].token_ids
         for prompt in PROMPTS

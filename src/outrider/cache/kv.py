@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 KEY_BLOCK = 512
 """Slots come in whole blocks of this many; attention reads whole blocks and masks what lies past a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPage:
+    """Keys and values of 64 tokens, `held [L, 2, Hkv, 64, D]`."""
+
+    held: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor."""
+        return self.held.nbytes
 
 
 class KvCache:
@@ -19,8 +32,17 @@ class KvCache:
     """
 
     can_rewind = True
+    page_slots = 64
+    copies_pages = True
 
-    def __init__(self, layers: int, kv_heads: int, head_dim: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        device: torch.device,
+        pages: Sequence[TensorPage] = (),
+    ) -> None:
         self.kv_heads = kv_heads
         self._shape = (layers, 2, kv_heads, head_dim)
         self._device = device
@@ -28,6 +50,12 @@ class KvCache:
         self._side: Tensor | None = None
         self._length = 0
         self._pending = 0
+        if pages:
+            self._buffer = self._grown(len(pages) * self.page_slots)
+            for page in pages:
+                end = self._length + self.page_slots
+                self._buffer[:, :, :, self._length : end] = page.held
+                self._length = end
 
     @property
     def length(self) -> int:
@@ -38,6 +66,20 @@ class KvCache:
     def nbytes(self) -> int:
         """Bytes of both buffers."""
         return self._buffer.nbytes + (self._side.nbytes if self._side is not None else 0)
+
+    def bytes_with(self, rows: int) -> int:
+        """Return the bytes once a pass has run this many rows more, of a tree."""
+        layers, parts, kv_heads, dim = self._shape
+        slots = self._capacity(self._length + rows) + rows
+        return max(layers * parts * kv_heads * slots * dim * self._buffer.element_size(), self.nbytes)
+
+    def pages(self, count: int) -> list[TensorPage]:
+        """Return copies of the first `count` pages; committed tokens must fill them."""
+        assert count * self.page_slots <= self._length
+        starts = range(0, count * self.page_slots, self.page_slots)
+        return [
+            TensorPage(self._buffer[:, :, :, start : start + self.page_slots].clone()) for start in starts
+        ]
 
     @torch.inference_mode()
     def keep(self, rows: Sequence[int]) -> None:
@@ -64,16 +106,24 @@ class KvCache:
     def reserve(self, rows: int, *, branching: bool) -> None:
         """Make room for `rows` pending rows; whatever was pending is dropped."""
         layers, _, kv_heads, dim = self._shape
-        needed = -(-(self._length + rows) // KEY_BLOCK) * KEY_BLOCK
-        capacity = self._buffer.shape[3]
-        if needed > capacity:
-            grown = torch.zeros(
-                layers, 2, kv_heads, max(needed, 2 * capacity), dim, device=self._device
-            )  # zeros, not empty: masked slots are multiplied by 0, and 0 · NaN is NaN
-            grown[:, :, :, : self._length] = self._buffer[:, :, :, : self._length]
-            self._buffer = grown
+        if self._capacity(self._length + rows) > self._buffer.shape[3]:
+            self._buffer = self._grown(self._length + rows)
         self._pending = rows
         self._side = torch.empty(layers, 2, kv_heads, rows, dim, device=self._device) if branching else None
+
+    def _capacity(self, slots: int) -> int:
+        """Return the slots of a buffer that has room for this many."""
+        held = self._buffer.shape[3]
+        needed = -(-slots // KEY_BLOCK) * KEY_BLOCK
+        return held if needed <= held else max(needed, 2 * held)
+
+    def _grown(self, slots: int) -> Tensor:
+        """Return a larger buffer that begins with the committed slots."""
+        layers, parts, kv_heads, dim = self._shape
+        # zeros, not empty: masked slots are multiplied by 0, and 0 · NaN is NaN
+        grown = torch.zeros(layers, parts, kv_heads, self._capacity(slots), dim, device=self._device)
+        grown[:, :, :, : self._length] = self._buffer[:, :, :, : self._length]
+        return grown
 
     @torch.inference_mode()
     def store(self, layer: int, k: Tensor, v: Tensor) -> None:

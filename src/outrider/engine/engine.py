@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import secrets
+import itertools
+import time
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 
-from outrider.engine.grammar import grammar_of
+from outrider.cache.prefix import PrefixStore
+from outrider.engine.intake import request_of
 from outrider.engine.meter import MeteredDrafter, MeteredTarget
-from outrider.engine.options import banned_sequences, check_options
 from outrider.engine.request import Request
 from outrider.engine.result import Chunk
-from outrider.engine.stream import StopGuard, TextStream
-from outrider.errors import CapabilityError, OptionError, PromptError, counted
-from outrider.loop.accept.table import RuleChoice, resolve_rule
-from outrider.loop.commit.record import record_of
-from outrider.loop.commit.stops import Stops
+from outrider.engine.running import Running
+from outrider.engine.scheduler import Limits, Queue, share_rows, urgency
+from outrider.errors import OptionError, OverloadedError
+from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter
-from outrider.loop.sequence import Sequence
 from outrider.loop.step import step
-from outrider.loop.verify.pack import LOGPROB_ROWS, PROMPT_ROWS
 from outrider.models.base import LoadedModel
 from outrider.planner.latency import Latency
 from outrider.sampling.constraint import Constraint
 from outrider.sampling.draws import DrawSource
-from outrider.sampling.keyed import KeyedSource
 from outrider.sampling.params import SamplingParams
-from outrider.sampling.processing import processing_of
 
 DEFAULT_BUDGET = 15
-MAX_RUNNING = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +36,12 @@ class Event:
 
 
 class Engine:
-    """Advances up to `max_running` requests together, one target pass a step; later ones wait in order.
+    """Advances many requests together, one target pass a step; those that find no room wait.
 
-    A request's text does not depend on what runs beside it (under a `SAME_TOKENS` rule, on a model whose rows
-    are independent). A request that cannot go on (a model that gives no numbers, options that leave no token)
-    ends alone, with `Request.error`. Not thread-safe: one thread drives it.
+    A request's text does not depend on what runs beside it, on when it ran, or on what was stored before
+    (under a `SAME_TOKENS` rule, on a model whose rows are independent). A request that cannot go on (a model
+    that gives no numbers, options that leave no token) ends alone, with `Request.error`. Not thread-safe: one
+    thread drives it; `outrider.Service` takes requests from any thread.
     """
 
     def __init__(
@@ -59,28 +55,42 @@ class Engine:
         lossy: bool = False,
         budget: int | None = None,
         latency: Latency | None = None,
-        max_running: int = MAX_RUNNING,
+        limits: Limits | None = None,
+        prefixes: PrefixStore | None = None,
     ) -> None:
-        """`latency` tells what draft nodes cost; with None they count as free, and budgets are filled."""
+        """`latency` tells what draft nodes cost; with None they count as free, and budgets are filled.
+
+        `prefixes` keeps what prompts and answers left in caches, for later requests that begin alike.
+        """
         self._model = model
         self._target = MeteredTarget(model.target)
         self._drafter = MeteredDrafter(drafter)
         self._drafter_name = drafter_name
         self._choice = RuleChoice(rule, guarantee, lossy)
-        if max_running < 1:
-            raise OptionError(f"max_running={max_running} is not allowed; give a whole number >= 1")
         checked = check_budget(budget)
         self._budget = DEFAULT_BUDGET if checked is None else checked
         self._latency = latency
-        self._max_running = max_running
-        self._waiting: list[Request] = []
-        self._running: list[Request] = []
-        self._submitted = 0
+        self._limits = Limits() if limits is None else limits
+        self._waiting = Queue()
+        self._running = Running(self._target, self._drafter, self._limits, prefixes)
+        self._numbers = itertools.count()
 
     @property
     def busy(self) -> bool:
         """True while any request has not ended."""
-        return bool(self._waiting or self._running)
+        return bool(self._waiting or self._running.requests)
+
+    @property
+    def idle(self) -> bool:
+        """True while a step would do nothing: all requests have ended or are paused."""
+        return all(request.paused for request in (*self._running.requests, *self._waiting))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the next request's time is over; None where none has a limit."""
+        requests = (*self._running.requests, *self._waiting)
+        deadlines = [request.deadline for request in requests if request.deadline is not None]
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
     def submit(
         self,
@@ -90,133 +100,144 @@ class Engine:
         sample: int | None = None,
         constraint: Constraint | None = None,
         draws: DrawSource | None = None,
+        priority: int = 0,
+        timeout: float | None = None,
     ) -> Request:
         """Take a request for one sample; `constraint` is its own and masks what may follow.
 
-        Random decisions come from the seed, or from `draws` where given.
+        Random decisions come from the seed, or from `draws` where given. Requests of a higher `priority` go
+        first, and take the place of lower ones where room is short: those wait, and go on later as if nothing
+        had been. After `timeout` seconds a request ends with what it has, "timeout".
 
         `sample` tells apart samples of one prompt and seed: each has noise of its own. `submit_samples` in
         `outrider.engine.samples` takes all those that `n` and `best_of` ask for; without `sample`, more than
-        one is an OptionError. PromptError where the prompt is empty, too long, or not of this vocabulary;
-        OptionError where an option does not fit this model.
+        one is an OptionError. PromptError where the prompt is empty, too long for the context or for
+        `Limits.cache_bytes`, or not of this vocabulary; OptionError where an option does not fit this model;
+        OverloadedError where the queue is full.
         """
-        if sample is None and params.samples > 1:
-            option = "n" if params.best_of is None else "best_of"
-            raise OptionError(
-                f"{option}={params.samples} asks for several texts, and this runs one; use generate, or "
-                f"leave {option} out"
-            )
-        target, tokenizer = self._model.target, self._model.tokenizer
-        check_prompt(prompt, target.vocab_size, target.context_limit)
-        rule = resolve_rule(self._choice, params, has_law=self._drafter.has_law, branches=target.can_branch)
-        room = target.context_limit - len(prompt)
-        check_options(params, target.vocab_size, room)
-        banned = banned_sequences(params, tokenizer)
-        last_length = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
-        ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else tokenizer.eos_ids)
-        ends_here = [token for token in ends if token < target.vocab_size]
-        grammar = grammar_of(self._model, params, ends_here)
-        if grammar is not None and constraint is not None:
-            raise OptionError(f"{grammar.name} and a constraint cannot be given together; keep one of them")
-        cache = target.new_cache()
-        if not cache.can_rewind:
-            raise CapabilityError(
-                f"{self._model.name} keeps a state that cannot be rewound, so it cannot verify drafts"
-            )
-        tokens = list(prompt)
-        processing = processing_of(
+        self.check_queue()
+        request = self.prepare(
+            prompt,
             params,
-            tokens,
-            len(prompt),
-            end_tokens=ends_here,
-            banned_sequences=banned,
-            constraint=constraint or grammar,
+            sample=sample,
+            constraint=constraint,
+            draws=draws,
+            priority=priority,
+            timeout=timeout,
         )
-        is_over = None if processing is None else processing.is_over
-        seed = secrets.randbits(64) if params.seed is None else params.seed
-        sequence = Sequence(
-            tokens=tokens,
-            prompt_length=len(prompt),
-            params=params,
-            seed=seed,
-            draws=KeyedSource(seed, sample or 0) if draws is None else draws,
-            rule=rule,
-            cache=cache,
-            draft_state=self._drafter.open(prompt),
-            stops=Stops(ends, params.stop, tokenizer.decode, params.min_tokens, is_over),
-            last_length=last_length,
-            request=sample or 0,
-            record=record_of(params),
-            prompt_rows=PROMPT_ROWS if params.prompt_logprobs is None else LOGPROB_ROWS,
-            processing=processing,
-        )
-        request = Request(
-            self._submitted,
-            sequence,
-            TextStream(tokenizer.decode),
-            StopGuard(params.stop),
-            self._drafter_name,
-        )
-        self._submitted += 1
-        self._waiting.append(request)
+        self.enqueue(request)
         return request
 
+    def prepare(
+        self,
+        prompt: Many[int],
+        params: SamplingParams,
+        *,
+        sample: int | None = None,
+        constraint: Constraint | None = None,
+        draws: DrawSource | None = None,
+        priority: int = 0,
+        timeout: float | None = None,
+    ) -> Request:
+        """Check a request and make it ready for `enqueue`; any thread may do so. Errors as from `submit`."""
+        return request_of(
+            self._model,
+            self._choice,
+            self._limits,
+            prompt,
+            params,
+            number=next(self._numbers),
+            drafter_name=self._drafter_name,
+            has_law=self._drafter.has_law,
+            budget=self._budget,
+            sample=sample,
+            constraint=constraint,
+            draws=draws,
+            priority=priority,
+            timeout=timeout,
+        )
+
+    def check_queue(self, ahead: int = 0) -> None:
+        """Raise OverloadedError where the queue takes no more, once `ahead` others have joined it."""
+        waiting = len(self._waiting) + ahead
+        if waiting >= self._limits.waiting + self._running.places:
+            raise OverloadedError(waiting, self._running.seconds_a_request)
+
+    def enqueue(self, request: Request) -> None:
+        """Have a prepared request wait for its turn."""
+        self._waiting.add(request)
+
     def step(self) -> list[Event]:
-        """Advance every running request by one pass and return what there is to show."""
-        while self._waiting and len(self._running) < self._max_running:
-            self._running.append(self._waiting.pop(0))
-        running = list(self._running)
-        if not running:
-            return []
-        for request in running:
+        """Advance the running requests by one pass and return what there is to show."""
+        events = self._expire()
+        self._admit()
+        chosen = self._choose()
+        if not chosen:
+            return events
+        for request in chosen:
             request.begin()
-        costs = self._latency.costs(len(running), self._budget) if self._latency else ()
-        step(self._target, self._drafter, [request.sequence for request in running], self._budget, costs)
+        costs = self._latency.costs(len(chosen), self._budget) if self._latency else ()
+        step(self._target, self._drafter, [request.sequence for request in chosen], self._budget, costs)
         target_seconds, draft_seconds = self._target.take(), self._drafter.take()
-        events = []
-        for request in running:
+        for request in chosen:
             sequence = request.sequence
             request.note(target_seconds, draft_seconds, len(sequence.tokens) > sequence.prompt_length)
             chunk = request.chunk()
             if chunk is not None:
                 events.append(Event(request, chunk))
             if sequence.finish_reason is not None:
-                self._release(request)
+                self._running.release(request)
+            else:
+                self._running.store_prompt(request)
         return events
 
-    def abort(self, request: Request) -> Event | None:
+    def abort(self, request: Request, reason: str = "abort") -> Event | None:
         """End a request where it stands and free what it held; None if it had already ended."""
         chunk = None
         if request.result is None:
-            request.sequence.finish_reason = request.sequence.finish_reason or "abort"
+            request.sequence.finish_reason = request.sequence.finish_reason or reason
             chunk = request.chunk()
-        self._release(request)
+        self._waiting.remove(request)
+        self._running.release(request)
         return Event(request, chunk) if chunk is not None else None
 
-    def _release(self, request: Request) -> None:
-        """Free what a request holds; nothing where that was done. An interrupt leaves it to be done again."""
-        if not any(other is request for other in [*self._waiting, *self._running]):
-            return
-        self._drafter.close(request.sequence.draft_state)
-        request.sequence.cache.keep(())  # an interrupted pass has left its rows pending
-        request.sequence.cache.truncate(0)
-        self._waiting = [other for other in self._waiting if other is not request]
-        self._running = [other for other in self._running if other is not request]
+    def _expire(self) -> list[Event]:
+        """End the requests whose time is over."""
+        now = time.monotonic()
+        late = [
+            request
+            for request in (*self._running.requests, *self._waiting)
+            if request.deadline is not None and now >= request.deadline
+        ]
+        return [event for request in late if (event := self.abort(request, "timeout")) is not None]
 
+    def _admit(self) -> None:
+        """Let waiting requests run, the most urgent first, as far as there is room.
 
-def check_prompt(prompt: Many[int], vocab_size: int, context_limit: int) -> None:
-    """Raise PromptError where a prompt cannot be run: it must leave room for at least one token."""
-    if not prompt:
-        raise PromptError("the prompt is empty; give at least one token of text")
-    if len(prompt) >= context_limit:
-        raise PromptError(
-            f"the prompt has {counted(len(prompt), 'token')}, but this model's context holds {context_limit} "
-            "and one must be left for the answer; shorten it by at least "
-            f"{counted(len(prompt) - context_limit + 1, 'token')}"
-        )
-    bad = next((token for token in prompt if not 0 <= token < vocab_size), None)
-    if bad is not None:
-        raise PromptError(f"token id {bad} is outside this model's vocabulary (0 to {vocab_size - 1})")
+        One whose prompt begins like one that is being read waits for it, and then need not read it again.
+        """
+        for request in self._waiting:
+            if request.paused:
+                continue
+            if not self._running.may_place(request):
+                break
+            if self._running.is_reading_for(request):
+                continue
+            if not self._running.make_place(request, self._budget, self._waiting):
+                break
+            self._waiting.remove(request)
+            self._running.admit(request)
+
+    def _choose(self) -> list[Request]:
+        """Return who takes part in the next pass, with their shares of its rows."""
+        awake = [request for request in self._running.requests if not request.paused]
+        readers = [request for request in awake if request.sequence.pending > 1]
+        limits = self._limits
+        given = share_rows(readers, limits.read_rows if len(readers) == len(awake) else limits.beside_rows)
+        for request in awake:
+            request.sequence.prompt_rows = given.get(request.number, 1)
+        chosen = [request for request in awake if request.sequence.prompt_rows > 0]
+        return sorted(self._running.make_room(chosen, self._budget, self._waiting), key=urgency)
 
 
 def check_budget(budget: int | None) -> int | None:

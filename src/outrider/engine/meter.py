@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from outrider.cache.base import Cache
+from outrider.cache.base import Cache, Page
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.models.base import Batch, Target
 from outrider.types import DraftTree
@@ -23,9 +23,9 @@ class MeteredTarget:
         self.can_branch = target.can_branch
         self._seconds = 0.0
 
-    def new_cache(self) -> Cache:
+    def new_cache(self, pages: Sequence[Page] = ()) -> Cache:
         """Pass on."""
-        return self._target.new_cache()
+        return self._target.new_cache(pages)
 
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Pass on, timed; waits for the device where there is one."""

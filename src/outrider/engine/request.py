@@ -6,10 +6,12 @@ import math
 import time
 from dataclasses import dataclass, field
 
+from outrider.cache.prefix import Lease
 from outrider.engine.result import Chunk, Origin, Result, Speculation, Timing
 from outrider.engine.stream import StopGuard, TextStream
 from outrider.errors import OutriderError
 from outrider.loop.sequence import Sequence, StepRecord
+from outrider.loop.verify.pack import PROMPT_ROWS
 from outrider.sampling.logprobs import TokenLogprobs
 from outrider.types import Guarantee
 
@@ -35,6 +37,16 @@ class Request:
     text: TextStream
     guard: StopGuard
     drafter: str
+    priority: int = 0
+    """Requests of a higher one go first."""
+    deadline: float | None = None
+    """When it ends whatever it has, in seconds of `time.monotonic`; None for never."""
+    most_rows: int = PROMPT_ROWS
+    """Most rows that one pass reads of its text."""
+    paused: bool = False
+    """Nobody takes what it gives: it keeps what it holds and is left out of passes."""
+    lease: Lease | None = None
+    """What it holds of the stored prefixes; None while it waits."""
     clock: Clock = field(default_factory=Clock)
     shown: int = 0
     """Tokens that chunks have carried so far."""

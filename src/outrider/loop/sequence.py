@@ -37,7 +37,7 @@ class Sequence:
     last_length: int
     """Most tokens, prompt included, that the sequence may come to."""
     prompt_rows: int
-    """Most prompt tokens that one pass reads."""
+    """Most pending tokens that the next pass runs; with more of them it only reads."""
     processing: Processing | None = None
     """What the options do to logits, over `tokens` itself; None where they do nothing."""
     record: Record | None = None

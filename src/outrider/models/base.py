@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from outrider.cache.base import Cache
+from outrider.cache.base import Cache, Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Target(Protocol):
     can_branch: bool
     """True when a pass may hold trees with siblings; chains always work."""
 
-    def new_cache(self) -> Cache:
-        """Return an empty cache for one sequence."""
+    def new_cache(self, pages: Sequence[Page] = ()) -> Cache:
+        """Return a cache for one sequence: empty, or beginning with pages of this target's other caches."""
         ...
 
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:

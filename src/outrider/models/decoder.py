@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from outrider.cache.base import Cache
-from outrider.cache.kv import KvCache
+from outrider.cache.base import Cache, Page
+from outrider.cache.kv import KvCache, TensorPage
 from outrider.errors import CapabilityError, LoadError, OptionError, UnknownNameError
 from outrider.models.attention import Attention, spans, stable_queries
 from outrider.models.base import Batch, PassOutput
@@ -97,9 +97,12 @@ class Decoder:
         layers = [m for layer in self._layers for m in (layer.qkv, layer.output, layer.gate_up, layer.down)]
         return sum(matrix.weight_bytes for matrix in (*layers, self._head))
 
-    def new_cache(self) -> KvCache:
-        """Return an empty cache for one sequence."""
-        return KvCache(self.config.layers, self.config.kv_heads, self.config.head_dim, self.device)
+    def new_cache(self, pages: Sequence[Page] = ()) -> KvCache:
+        """Return a cache for one sequence, which begins with these pages; ValueError for pages of others."""
+        own = [page for page in pages if isinstance(page, TensorPage)]
+        if len(own) != len(pages):
+            raise ValueError("a cache begins with pages of caches of its own kind")
+        return KvCache(self.config.layers, self.config.kv_heads, self.config.head_dim, self.device, own)
 
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Run one pass over `batch`; return float32 logits [W, V]."""

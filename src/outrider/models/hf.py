@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outrider.cache.base import Cache
+from outrider.cache.base import Cache, Page
 from outrider.errors import CapabilityError, LoadError, OptionError, UnsupportedModelError
 from outrider.models.base import Batch
 
@@ -23,6 +23,8 @@ class TransformersCache:
     """Keys and values of one sequence in a transformers cache. Implements `outrider.cache.base.Cache`."""
 
     can_rewind = True
+    page_slots = 0
+    copies_pages = True
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -39,6 +41,16 @@ class TransformersCache:
         """Bytes of memory held."""
         held = (getattr(layer, part, None) for layer in self.store.layers for part in ("keys", "values"))
         return sum(tensor.nbytes for tensor in held if tensor is not None)
+
+    def bytes_with(self, rows: int) -> int:
+        """Return the bytes once a pass has run this many rows more; 0 before the first pass."""
+        held = self._length + self.pending
+        return self.nbytes * (held + rows) // held if held else 0
+
+    def pages(self, count: int) -> list[Page]:
+        """Return no pages: what these layers hold cannot be told apart by tokens."""
+        assert count == 0
+        return []
 
     def keep(self, rows: Sequence[int]) -> None:
         """Commit the first pending rows, which is all that a chain can keep, and drop the rest."""
@@ -98,8 +110,9 @@ class TransformersTarget:
         self._takes_rows = "logits_to_keep" in accepted
         self._probe()
 
-    def new_cache(self) -> TransformersCache:
+    def new_cache(self, pages: Sequence[Page] = ()) -> TransformersCache:
         """Return an empty cache for one sequence."""
+        assert not pages, "no cache of this model gives pages"
         return TransformersCache(_full_length_store(self._model.config))
 
     @torch.inference_mode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -13,17 +14,31 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 from torch import Tensor
 
-from outrider.cache.base import Cache
+from outrider.cache.base import Cache, Page
 from outrider.models.base import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class ToyPage:
+    """A few tokens in a row."""
+
+    tokens: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, at 8 a token."""
+        return 8 * len(self.tokens)
 
 
 class ToyCache:
     """The tokens of one sequence; the pending ones with the position each was run at."""
 
     can_rewind = True
+    page_slots = 4
+    copies_pages = True
 
-    def __init__(self) -> None:
-        self.tokens: list[int] = []
+    def __init__(self, pages: Sequence[ToyPage] = ()) -> None:
+        self.tokens = [token for page in pages for token in page.tokens]
         self.pending: list[int] = []
 
     @property
@@ -34,7 +49,17 @@ class ToyCache:
     @property
     def nbytes(self) -> int:
         """Bytes a real cache of this length might hold, at 8 a token."""
-        return 8 * (len(self.tokens) + len(self.pending))
+        return self.bytes_with(len(self.pending))
+
+    def bytes_with(self, rows: int) -> int:
+        """Return the bytes with this many pending rows."""
+        return 8 * (len(self.tokens) + rows)
+
+    def pages(self, count: int) -> list[ToyPage]:
+        """Return the first `count` pages; committed tokens must fill them."""
+        ends = range(self.page_slots, (count + 1) * self.page_slots, self.page_slots)
+        assert count * self.page_slots <= len(self.tokens)
+        return [ToyPage(tuple(self.tokens[end - self.page_slots : end])) for end in ends]
 
     def keep(self, rows: Sequence[int]) -> None:
         """Commit these pending rows, drop the rest."""
@@ -99,9 +124,9 @@ class ToyTarget:
         weights[chance.randrange(self.vocab_size)] += chance.randint(1, 16)
         return tuple(Fraction(weight, sum(weights)) for weight in weights)
 
-    def new_cache(self) -> ToyCache:
-        """Return an empty cache for one sequence."""
-        return ToyCache()
+    def new_cache(self, pages: Sequence[Page] = ()) -> ToyCache:
+        """Return a cache for one sequence, which begins with these pages."""
+        return ToyCache([page for page in pages if isinstance(page, ToyPage)])
 
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Return float32 logits [W, V] of the wanted rows; all rows become pending in their caches."""

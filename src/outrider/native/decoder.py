@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outrider.cache.base import Cache
+from outrider.cache.base import Cache, Page
 from outrider.errors import CapabilityError
 from outrider.models.base import Batch, PassOutput
 from outrider.models.config import DecoderConfig
@@ -82,9 +82,12 @@ class NativeDecoder:
         self.weights = f"file ({', '.join(kinds)})" if chosen == "file" else chosen
         self.kernel = f"native {chosen} {self._core.isa}"
 
-    def new_cache(self) -> NativeCache:
-        """Return an empty cache for one sequence."""
-        return NativeCache(self.config.layers, self.config.kv_heads, self.config.head_dim)
+    def new_cache(self, pages: Sequence[Page] = ()) -> NativeCache:
+        """Return a cache for one sequence, which begins with these pages; ValueError for pages of others."""
+        own = [page for page in pages if isinstance(page, _core.Page)]
+        if len(own) != len(pages):
+            raise ValueError("a cache begins with pages of caches of its own kind")
+        return NativeCache(self.config.layers, self.config.kv_heads, self.config.head_dim, own)
 
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Run one pass over `batch`; return float32 logits [W, V].

@@ -10,14 +10,18 @@ from outrider.native import _core
 class NativeCache:
     """Implements `cache.base.Cache`: float32, in pages of 64 slots that are never moved.
 
-    ValueError where rows are kept that are no path of pending rows, RuntimeError while a pass writes here.
+    It may begin with pages of other caches of its shape; a page that somebody else holds too is copied before
+    it is written. ValueError where rows are kept that are no path of pending rows, RuntimeError while a pass
+    writes here.
     """
 
     can_rewind = True
+    page_slots = _core.PAGE_SLOTS
+    copies_pages = False
 
-    def __init__(self, layers: int, kv_heads: int, head_dim: int) -> None:
+    def __init__(self, layers: int, kv_heads: int, head_dim: int, pages: Sequence[_core.Page] = ()) -> None:
         self._shape = (layers, kv_heads, head_dim)
-        self.core = _core.Cache(*self._shape)
+        self.core = _core.Cache(*self._shape, list(pages))
 
     @property
     def length(self) -> int:
@@ -28,6 +32,15 @@ class NativeCache:
     def nbytes(self) -> int:
         """Bytes of all pages."""
         return self.core.nbytes
+
+    def bytes_with(self, rows: int) -> int:
+        """Return the bytes of all pages once a pass has run this many rows more."""
+        held = -(-(self.core.length + rows) // self.page_slots) * self.core.page_bytes
+        return max(held, self.core.nbytes)
+
+    def pages(self, count: int) -> list[_core.Page]:
+        """Return the first `count` pages; ValueError unless committed tokens fill them."""
+        return self.core.pages(count)
 
     def keep(self, rows: Sequence[int]) -> None:
         """Commit these pending rows, a path from the root down; drop the others."""

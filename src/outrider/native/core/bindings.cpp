@@ -161,10 +161,16 @@ NB_MODULE(_core, m) {
           "order"_a.noconvert() = nb::none(), "threads"_a = 1, "to"_a = nb::none());
     m.def("matrix_over", &over, "panels"_a.noconvert(), "format"_a, "outputs"_a, "inputs"_a, "largest"_a);
 
+    nb::class_<Page>(m, "Page").def_prop_ro("nbytes", &Page::bytes);
+    m.attr("PAGE_SLOTS") = kSlots;
+
     nb::class_<Cache>(m, "Cache")
-        .def(nb::init<int, int, int>(), "layers"_a, "kv_heads"_a, "dim"_a)
+        .def(nb::init<int, int, int, std::vector<Page>>(), "layers"_a, "kv_heads"_a, "dim"_a,
+             "pages"_a = std::vector<Page>())
         .def_prop_ro("length", &Cache::length)
         .def_prop_ro("nbytes", &Cache::bytes)
+        .def_prop_ro("page_bytes", &Cache::page_bytes)
+        .def("pages", &Cache::pages, "count"_a)
         .def("keep", &Cache::keep, "rows"_a)
         .def("truncate", &Cache::truncate, "length"_a)
         .def("read", [](Cache& cache, int layer, int head, int slot, MutableFloats key, MutableFloats value) {

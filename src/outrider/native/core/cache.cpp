@@ -1,5 +1,6 @@
 #include "cache.hpp"
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -20,11 +21,25 @@ private:
 
 }  // namespace
 
-Cache::Cache(int layers, int kv_heads, int dim) : layers_(layers), kv_heads_(kv_heads), dim_(dim) {
+Cache::Cache(int layers, int kv_heads, int dim, std::vector<Page> pages)
+    : layers_(layers), kv_heads_(kv_heads), dim_(dim), pages_(std::move(pages)) {
     if (layers < 1 || kv_heads < 1 || dim < 1) throw std::invalid_argument("a cache needs layers, heads and a size");
     constexpr int kMost = 1 << 16;  // of each: the bytes of a page then fit 64 bits
     if (layers > kMost || kv_heads > kMost || dim > kMost)
         throw std::invalid_argument("a cache takes at most 65536 layers, heads and values of a head");
+    for (Page& page : pages_) {
+        if (!page.data || page.bytes() != page_bytes()) throw std::invalid_argument("a page is of a cache of another shape");
+        page_starts_.push_back(page.data->as<float>());
+    }
+    length_ = int(pages_.size()) * kSlots;
+}
+
+std::vector<Page> Cache::pages(int count) {
+    const Claim claim(*this);
+    if (count < 0 || int64_t(count) * kSlots > length_)
+        throw std::invalid_argument("the " + std::to_string(length_) + " committed tokens do not fill " +
+                                    std::to_string(count) + " pages of " + std::to_string(kSlots));
+    return {pages_.begin(), pages_.begin() + count};
 }
 
 void Cache::keep(const std::vector<int>& rows) {
@@ -54,10 +69,16 @@ void Cache::truncate(int length) {
 void Cache::reserve(std::vector<int> parents) {
     pending_ = 0;
     const size_t slots = size_t(length_) + parents.size();
+    for (size_t i = size_t(length_) / kSlots; i < pages_.size(); ++i) {
+        if (pages_[i].holders() == 1) continue;
+        const Page own = new_page();
+        std::memcpy(own.data->as<float>(), page_starts_[i], page_bytes());
+        pages_[i] = own;
+        page_starts_[i] = own.data->as<float>();
+    }
     while (pages_.size() * kSlots < slots) {
-        Buffer page(page_floats() * sizeof(float));
-        page_starts_.push_back(page.as<float>());
-        pages_.push_back(std::move(page));
+        pages_.push_back(new_page());
+        page_starts_.push_back(pages_.back().data->as<float>());
     }
     pending_ = int(parents.size());
     parents_ = std::move(parents);

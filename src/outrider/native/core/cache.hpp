@@ -1,6 +1,8 @@
-// Keys and values of one sequence, in pages of 64 slots that are never moved.
+// Keys and values of one sequence, in pages of 64 slots that are never moved. Caches whose texts begin alike may
+// hold the same pages: one that others hold too is copied before it is written.
 #pragma once
 #include <atomic>
+#include <memory>
 #include <vector>
 
 #include "buffer.hpp"
@@ -8,13 +10,22 @@
 
 namespace outrider {
 
+struct Page {
+    std::shared_ptr<Buffer> data;
+
+    size_t bytes() const { return data->bytes(); }
+    int holders() const { return int(data.use_count()); }
+};
+
 class Cache {
 public:
-    Cache(int layers, int kv_heads, int dim);
+    // Begins with what `pages`, all of them full, hold of the text; std::invalid_argument for pages of another shape.
+    Cache(int layers, int kv_heads, int dim, std::vector<Page> pages = {});
 
     int length() const { return length_; }
     int pending() const { return pending_; }
-    size_t bytes() const { return pages_.size() * page_floats() * sizeof(float); }
+    size_t bytes() const { return pages_.size() * page_bytes(); }
+    size_t page_bytes() const { return page_floats() * sizeof(float); }
     bool fits(int layers, int kv_heads, int dim) const {
         return layers == layers_ && kv_heads == kv_heads_ && dim == dim_;
     }
@@ -23,6 +34,8 @@ public:
     // nothing is changed. std::runtime_error while somebody else has the cache, here and in truncate and read.
     void keep(const std::vector<int>& rows);
     void truncate(int length);
+    // The first `count` pages, for others to begin with; std::invalid_argument unless committed tokens fill them.
+    std::vector<Page> pages(int count);
 
     // Makes room for `parents.size()` pending rows, in slots length() …; what was pending is dropped.
     void reserve(std::vector<int> parents);
@@ -45,12 +58,13 @@ private:
     size_t offset(int layer, int head) const { return (size_t(layer) * kv_heads_ + head) * head_floats(); }
     void load(int layer, int head, int slot, float* key, float* value) const;
     void copy_slot(int from, int to);
+    Page new_page() const { return {std::make_shared<Buffer>(page_bytes())}; }
 
     std::atomic<bool> busy_{false};
     int layers_, kv_heads_, dim_;
     int length_ = 0, pending_ = 0;
     std::vector<int> parents_;  // of the pending rows, −1 for what follows the committed ones
-    std::vector<Buffer> pages_;
+    std::vector<Page> pages_;
     std::vector<float*> page_starts_;
 };
 

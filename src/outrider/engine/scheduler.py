@@ -1,0 +1,96 @@
+"""Who runs in the next pass, and how much of its text each reads: decisions only, nothing is run here."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from outrider.engine.request import Request
+from outrider.errors import OptionError
+
+FEWEST_ROWS = 8
+"""A reader that does not finish gets at least one part in this many of a pass's rows, if it came first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an engine may use; OptionError for a value out of its range."""
+
+    running: int = 16
+    """Most requests in one pass."""
+    waiting: int = 4096
+    """Most requests in the queue; more are refused."""
+    read_rows: int = 512
+    """Most rows of one pass that read text that was given (prompts) or is read again after a preemption."""
+    beside_rows: int = 128
+    """The same while other requests are past their prompt, so that their next tokens don't wait long."""
+    cache_bytes: int | None = None
+    """Most bytes of keys and values, stored prefixes included; None sets no limit."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("running", 1), ("waiting", 0), ("read_rows", 1), ("beside_rows", 1)):
+            check_whole(name, getattr(self, name), least)
+        if self.cache_bytes is not None:
+            check_whole("cache_bytes", self.cache_bytes, 1)
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Raise OptionError where a value is no whole number from `least` up."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise OptionError(f"{name}={value!r} is not allowed; give a whole number >= {least}")
+
+
+class Queue:
+    """Requests that wait, the most urgent first: by priority, then in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Request] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(list(self._waiting))
+
+    def add(self, request: Request) -> None:
+        """Put a request in its place."""
+        insort(self._waiting, request, key=urgency)
+
+    def remove(self, request: Request) -> None:
+        """Take a request out, if it is there."""
+        self._waiting = [other for other in self._waiting if other is not request]
+
+
+def urgency(request: Request) -> tuple[int, int]:
+    """Return what requests are sorted by: the most urgent first."""
+    return -request.priority, request.number
+
+
+def share_rows(readers: Sequence[Request], rows: int) -> dict[int, int]:
+    """Return how many rows each reader gets in this pass, by the request's number.
+
+    `rows` is what all of them get together. The most urgent come first, and
+    among equals those with the least left to read: what a short prompt waits for is not a long one. Those
+    that finish in this pass share it half and half with the one that doesn't, so that its rows don't keep
+    them waiting for more than their own take; and the one that came first always gets some.
+    """
+    if not readers:
+        return {}
+    pending = {request.number: request.sequence.pending for request in readers}
+    first = min(readers, key=urgency)
+    given = dict.fromkeys(pending, 0)
+    given[first.number] = min(pending[first.number], max(1, rows // FEWEST_ROWS), first.most_rows)
+    left, finishing = rows - given[first.number], 0
+    for request in sorted(readers, key=lambda r: (-r.priority, pending[r.number], r.number)):
+        number, most = request.number, request.most_rows
+        wanted = min(pending[number], most) - given[number]
+        if wanted <= left and pending[number] <= most:
+            given[number] += wanted
+            finishing += pending[number]
+            left -= wanted
+        else:
+            more = min(wanted, left)
+            given[number] += more if finishing == 0 else max(0, min(more, finishing - given[number]))
+            break
+    return given
