@@ -1,4 +1,4 @@
-"""Caches that begin with another one's pages: the same bits, and nobody's keys are written by somebody else."""
+"""Caches that begin with another one's pages: the same bits, and nobody writes to somebody else's keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def model(request: pytest.FixtureRequest) -> Any:
     source = RandomSource(CONFIG)
     if request.param == "native":
         return NativeDecoder(CONFIG, source, weights="fp32")
-    return Decoder(CONFIG, source, weights="fp32")
+    return Decoder(CONFIG, source, weights="fp32", device=torch.device("cpu"))
 
 
 def run(model: Any, cache: Any, tokens: list[int], tree: DraftTree | None = None) -> torch.Tensor:
@@ -85,6 +85,6 @@ def test_pages_that_are_not_full_or_of_another_shape_are_refused() -> None:
     other = NativeDecoder(wide, RandomSource(wide), weights="fp32")
     with pytest.raises(ValueError, match="another shape"):
         other.new_cache(cache.pages(1))
-    lean: Any = Decoder(CONFIG, RandomSource(CONFIG), weights="fp32")
+    lean: Any = Decoder(CONFIG, RandomSource(CONFIG), weights="fp32", device=torch.device("cpu"))
     with pytest.raises(ValueError, match="of its own kind"):
         lean.new_cache(cache.pages(1))
