@@ -38,7 +38,17 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {"loop", "cache", "models.base", "planner", "sampling", "engine"},
     "drafters": {"loop.draft", "models.base", "models.load", "models.compare"},
     "prompts": set(),
-    "llm": {"drafters", "engine", "loop", "models.base", "models.load", "planner", "prompts", "sampling"},
+    "llm": {
+        "cache",
+        "drafters",
+        "engine",
+        "loop",
+        "models.base",
+        "models.load",
+        "planner",
+        "prompts",
+        "sampling",
+    },
     "bench": {
         "cache.base",
         "engine",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outrider.engine.engine import Engine
     from outrider.engine.result import Chunk, Origin, Result
+    from outrider.engine.scheduler import Limits
+    from outrider.engine.service import Service
     from outrider.errors import LoadError, OutriderError, UsageError
     from outrider.llm import LLM, load
     from outrider.sampling.params import SamplingParams
@@ -22,11 +24,13 @@ _PLACES = {
     "Engine": "outrider.engine.engine",
     "Guarantee": "outrider.types",
     "LLM": "outrider.llm",
+    "Limits": "outrider.engine.scheduler",
     "LoadError": "outrider.errors",
     "Origin": "outrider.engine.result",
     "OutriderError": "outrider.errors",
     "Result": "outrider.engine.result",
     "SamplingParams": "outrider.sampling.params",
+    "Service": "outrider.engine.service",
     "UsageError": "outrider.errors",
     "load": "outrider.llm",
 }
@@ -36,11 +40,13 @@ __all__ = [
     "Chunk",
     "Engine",
     "Guarantee",
+    "Limits",
     "LoadError",
     "Origin",
     "OutriderError",
     "Result",
     "SamplingParams",
+    "Service",
     "UsageError",
     "load",
 ]

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, overload
 
+from outrider.cache.prefix import PrefixStore
 from outrider.config import cache_directory
 from outrider.drafters import build_drafter, check_drafter_options, parse_drafter
 from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
 from outrider.engine.result import Result
 from outrider.engine.samples import gather, submit_samples
-from outrider.errors import OptionError, PromptError, UnknownNameError
+from outrider.engine.scheduler import Limits, check_whole
+from outrider.engine.service import Service
+from outrider.errors import CapabilityError, OptionError, PromptError, UnknownNameError
 from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter
 from outrider.models.base import LoadedModel
@@ -21,6 +24,9 @@ from outrider.planner.measured import MeasuredLatency
 from outrider.prompts import Messages, Prompt, check_messages, is_messages, is_several, token_ids
 from outrider.sampling import checks
 from outrider.sampling.params import SamplingParams
+
+UNBOUNDED = Limits(waiting=10**9)
+"""For a list of prompts that was given whole: all of them may wait."""
 
 
 class LLM:
@@ -37,12 +43,13 @@ class LLM:
         lossy: bool = False,
         budget: int | None,
         latency: MeasuredLatency | None = None,
+        prefixes: PrefixStore | None = None,
         weights: str = "auto",
         device: str = "auto",
     ) -> None:
         """`latency` tells what draft nodes cost; it is measured now if the drafter asks for it.
 
-        With None they count as free.
+        With None they count as free. `prefixes` keeps what texts leave in the cache, for later ones.
         """
         self.model = model
         self.drafter_name = drafter_name
@@ -52,6 +59,7 @@ class LLM:
         self._drafter = drafter
         self._latency = latency
         self._curve = None if latency is None or not drafter.weighs_costs else latency.get()
+        self._prefixes = prefixes
         self._weights, self._device = weights, device
 
     @overload
@@ -84,7 +92,7 @@ class LLM:
         settings = _settings(params, options)
         several = is_several(prompt)
         prompts = list(prompt) if several else [prompt]
-        engine = self._engine()
+        engine = self.engine(UNBOUNDED)
         requests = [submit_samples(engine, self.encode(one, chat=chat), settings) for one in prompts]
         while engine.busy:
             engine.step()
@@ -106,7 +114,7 @@ class LLM:
         """
         if is_several(prompt):
             raise PromptError("a stream runs one prompt, and these are several; use generate")
-        engine = self._engine()
+        engine = self.engine(UNBOUNDED)
         request = engine.submit(self.encode(prompt, chat=chat), _settings(params, options))
         return Stream(engine, request)
 
@@ -151,11 +159,20 @@ class LLM:
             lossy=self._choice.lossy,
             budget=self.budget if budget is None else check_budget(budget),
             latency=self._latency,
+            prefixes=self._prefixes,
             weights=self._weights,
             device=self._device,
         )
 
-    def _engine(self) -> Engine:
+    def service(self, limits: Limits | None = None) -> Service:
+        """Return an engine that runs on a thread of its own and takes requests from any thread.
+
+        `submit` takes token ids (see `encode`) and `SamplingParams`. Close it, or use it in a `with` block.
+        """
+        return Service(self.engine(limits))
+
+    def engine(self, limits: Limits | None = None) -> Engine:
+        """Return a new engine over this model, drafter and rule, to be driven step by step."""
         return Engine(
             self.model,
             self._drafter,
@@ -165,6 +182,8 @@ class LLM:
             lossy=self._choice.lossy,
             budget=self.budget,
             latency=self._curve,
+            limits=limits,
+            prefixes=self._prefixes,
         )
 
 
@@ -180,6 +199,7 @@ def load(
     device: str = "auto",
     budget: int | None = None,
     fill_budget: bool = False,
+    prefix_bytes: int = 0,
     threads: int | None = None,
     tokenizer: Any = None,
 ) -> LLM:
@@ -193,7 +213,9 @@ def load(
     "same_law"; `lossy=True` is needed for a rule that changes the distribution of the text. `weights`:
     "auto", "fp32", "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of
     one pass. Drafts are cut where more nodes do not pay, by the measured time of a pass on this machine; with
-    `fill_budget` nodes count as free. `threads`: CPU threads, torch's own choice where None. Raises LoadError
+    `fill_budget` nodes count as free. `prefix_bytes`: memory for keys and values of texts that have been run;
+    a later prompt that begins with one of them (a further turn of a chat, another question about a document)
+    does not read it again. `threads`: CPU threads, torch's own choice where None. Raises LoadError
     or UsageError, whose messages say what to do.
     """
     from outrider.models.load import load_model
@@ -201,6 +223,7 @@ def load(
     RuleChoice(rule, guarantee, lossy)
     check_budget(budget)
     checks.switch("fill_budget", fill_budget)
+    check_whole("prefix_bytes", prefix_bytes, 0)
     if threads is not None:
         import torch
 
@@ -220,9 +243,20 @@ def load(
         lossy=lossy,
         budget=budget,
         latency=None if fill_budget else _latency(loaded),
+        prefixes=_prefixes(loaded, prefix_bytes),
         weights=weights,
         device=device,
     )
+
+
+def _prefixes(model: LoadedModel, most_bytes: int) -> PrefixStore | None:
+    """Return a store of prefixes; None where none is wanted. CapabilityError where the model has no pages."""
+    slots = model.target.new_cache().page_slots
+    if most_bytes and not slots:
+        raise CapabilityError(
+            f"{model.name} keeps no pages of its cache for later texts; leave prefix_bytes out"
+        )
+    return PrefixStore(slots, most_bytes) if most_bytes else None
 
 
 def _latency(model: LoadedModel) -> MeasuredLatency:
