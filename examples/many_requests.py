@@ -1,4 +1,4 @@
-"""Requests that come and go, from an event loop: a shared document, read once, several questions at a time."""
+"""Requests that come and go, from an event loop: a shared document, read once, several questions at once."""
 
 import asyncio
 
