@@ -52,7 +52,7 @@ def test_a_period_goes_on_past_the_end_of_the_text() -> None:
     state = copied.open([1, 2, 3, 1, 2, 3])
     place, guessed = copied.here(state), []
     for _ in range(7):
-        guessed.append(copied.guesses(state, place)[0].token)
+        guessed.append(copied.named(state, place)[0][0])
         place = copied.follow(state, place, guessed[-1])
     assert guessed == [1, 2, 3, 1, 2, 3, 1]
 
@@ -60,6 +60,6 @@ def test_a_period_goes_on_past_the_end_of_the_text() -> None:
 def test_after_a_token_that_did_not_follow_before_a_shorter_end_is_looked_up() -> None:
     copied = CopiedText(2)
     state = copied.open([5, 6, 7, 8, 1, 6])
-    assert [guess.token for guess in copied.guesses(state, copied.here(state))] == [7]
+    assert [token for token, _ in copied.named(state, copied.here(state))] == [7]
     place = copied.follow(state, copied.here(state), 8)
-    assert [guess.token for guess in copied.guesses(state, place)] == [1]
+    assert [token for token, _ in copied.named(state, place)] == [1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.loop.draft.base import Rows
 from outrider.loop.draft.guess import CERTAIN, Guess, best_first, join, record
 from outrider.loop.draft.rates import PRIOR_WEIGHT, Rates
+from outrider.loop.draft.worth import best_count
 from outrider.types import DraftTree
 
 Lists = dict[tuple[int, ...], list[Guess]]
@@ -21,13 +20,8 @@ Lists = dict[tuple[int, ...], list[Guess]]
 class Listed:
     """Guesses from a table by path; a place is the path."""
 
-    observes = False
-
     def __init__(self, lists: Lists) -> None:
         self.lists = lists
-
-    def open(self, prompt: Sequence[int]) -> None:
-        return None
 
     def here(self, state: None) -> tuple[int, ...]:
         return ()
@@ -38,19 +32,11 @@ class Listed:
     def guesses(self, state: None, place: tuple[int, ...]) -> list[Guess]:
         return self.lists.get(place, [])
 
-    def observe(self, state: None, tree: DraftTree, rows: Rows) -> None:
-        raise AssertionError("it does not observe")
-
-    def extend(self, state: None, token: int, guesses: Sequence[Guess] | None = None) -> None:
-        raise AssertionError("nothing is committed here")
-
-    def settle(self, state: None) -> None:
-        raise AssertionError("nothing is committed here")
-
 
 def grow(lists: Lists, budget: int, **options: Any) -> DraftTree:
     settings = {"branch": True, "floor": 0.0, "costs": (), **options}
-    return best_first(Listed(lists), None, budget, **settings)
+    tree, _ = best_first(Listed(lists), None, budget, **settings)
+    return tree
 
 
 @st.composite
@@ -73,10 +59,8 @@ def survivals(lists: Lists) -> dict[tuple[int, ...], float]:
     """Return the survival of every node of a table, by the product of chances on its path."""
     found: dict[tuple[int, ...], float] = {(): 1.0}
     for path in sorted(lists, key=len):
-        left = found[path]
         for guess in lists[path]:
-            found[*path, guess.token] = left * guess.chance
-            left -= left * guess.chance
+            found[*path, guess.token] = found[path] * guess.chance
     del found[()]
     return found
 
@@ -117,10 +101,31 @@ def test_no_node_below_the_floor_is_drafted(lists: Lists, budget: int, floor: fl
 
 
 def test_nodes_that_cost_more_than_they_bring_are_not_drafted() -> None:
-    lists = {(): [Guess(1, 0.9, 0), Guess(2, 0.5, 1)], (1,): [Guess(3, 0.2, 2)]}
+    lists = {(): [Guess(1, 0.9, 0), Guess(2, 0.05, 1)], (1,): [Guess(3, 0.2, 2)]}
     assert grow(lists, 3, costs=(1.0, 1.1, 1.2, 1.3)).tokens == (1, 3)
     assert grow(lists, 3, costs=(1.0, 1.1, 1.5, 2.0)).tokens == (1,)
     assert grow(lists, 3, costs=(1.0, 2.0, 3.0, 4.0)).tokens == ()
+
+
+@given(tables(), st.integers(1, 8), st.lists(st.floats(0.0, 0.5), min_size=8, max_size=8))
+def test_growing_ends_early_only_where_no_further_node_could_have_paid(
+    lists: Lists, budget: int, steps: list[float]
+) -> None:
+    costs = [1.0]
+    for step in steps[:budget]:
+        costs.append(costs[-1] + step)
+    free = grow(lists, budget)
+    known = survivals(lists)
+    count = best_count([known[node] for node in paths(free)], costs)
+    assert paths(grow(lists, budget, costs=costs)) == paths(free)[:count]
+
+
+def test_a_grown_tree_knows_the_guesses_at_every_node_that_was_looked_into() -> None:
+    lists = {(): [Guess(1, 0.9, 0), Guess(2, 0.05, 1)], (1,): [Guess(3, 0.5, 2)], (1, 3): [Guess(4, 0.1, 3)]}
+    tree, grown = best_first(Listed(lists), None, 3, branch=True, floor=0.0, costs=())
+    assert tree.tokens == (1, 3, 2)
+    assert grown.guesses == [lists[()], lists[1,], lists[1, 3]]
+    assert (grown.child(-1, 1), grown.child(0, 3), grown.child(-1, 2), grown.child(0, 2)) == (0, 1, 2, None)
 
 
 def test_a_record_counts_every_guess_up_to_the_right_one_and_none_after_it() -> None:
@@ -153,10 +158,7 @@ def test_joined_guesses_name_every_token_once_and_leave_a_chance_that_all_are_wr
     joined = join(lists, Rates())
     tokens = [guess.token for guess in joined]
     assert sorted(tokens) == sorted({guess.token for part in lists for guess in part})
-    left, whole = 1.0, []
-    for guess in joined:
-        assert 0.0 <= guess.chance <= 1.0
-        whole.append(left * guess.chance)
-        left -= whole[-1]
-    assert left >= 1 - CERTAIN - 1e-9
+    whole = [guess.chance for guess in joined]
+    assert all(0.0 <= chance <= 1.0 for chance in whole)
+    assert sum(whole) <= CERTAIN + 1e-9
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(whole))

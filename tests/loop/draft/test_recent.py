@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.loop.draft.recent import MARGINS, MOST_SHARED, RecentState, RecentSuccessors
+from outrider.loop.draft.recent import BOUNDS, GRADES, MOST_SHARED, RecentState, RecentSuccessors
 from outrider.types import DraftTree
 
 
@@ -27,7 +27,7 @@ def step(
 
 
 def tokens_at(guesser: RecentSuccessors, state: RecentState, *place: int) -> list[int]:
-    return [guess.token for guess in guesser.guesses(state, (place[0], place[1]))]
+    return [token for token, _ in guesser.named(state, (place[0], place[1]))]
 
 
 def test_the_prompt_s_own_pairs_are_guessed_until_the_target_says_more() -> None:
@@ -58,15 +58,18 @@ def test_a_pair_is_asked_before_its_last_token_alone() -> None:
     assert tokens_at(guesser, state, 9, 2) == [4]
 
 
-def test_the_record_is_made_before_the_rows_of_the_step_are_known() -> None:
-    """Else every guess would look right: the row that foretells a token arrives together with it."""
+def test_guesses_are_filed_by_context_and_by_how_likely_the_target_found_them() -> None:
     guesser = RecentSuccessors(3, shared=False)
     state = guesser.open([1])
-    for token in range(2, 8):
-        step(guesser, state, DraftTree(), [[(token, 0.0)]], [token])
-    sure = (2, 0, len(MARGINS), 0)
-    assert state.rates.rate(sure, 0.5) == 0.5
-    assert state.rates.rate((1, 0, len(MARGINS), 0), 0.5) == 0.5
+    step(guesser, state, DraftTree(), [[(2, 0.0), (3, 0.5), (4, 2.0)]], [2])
+    state = guesser.open([2, 1])
+    step(guesser, state, DraftTree(), [[(5, 0.0), (6, 4.0)]], [1])
+    pair = dict(guesser.named(state, (2, 1)))
+    single = dict(guesser.named(state, (9, 1)))
+    assert pair == {5: 0, 6: len(BOUNDS)}, "sure of the first, the second far behind"
+    assert set(single) == {5, 6}
+    assert not set(single.values()) & set(pair.values()), "the same token without the pair is another kind"
+    assert len(guesser.priors) == 4 * GRADES
 
 
 def test_what_other_sequences_saw_is_asked_after_what_this_one_saw() -> None:
@@ -86,7 +89,7 @@ def test_what_is_remembered_across_sequences_is_bounded() -> None:
     guesser = RecentSuccessors(1, shared=True)
     state = guesser.open([0])
     count = MOST_SHARED // 2 + 100
-    state.seen = [((0, token), ((token,), 0)) for token in range(1, count)]
+    state.seen = [((0, token), ((token, 0),)) for token in range(1, count)]
     guesser.settle(state)
     fresh = guesser.open([0])
     assert tokens_at(guesser, fresh, 0, 1) == []

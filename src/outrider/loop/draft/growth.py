@@ -8,15 +8,16 @@ from functools import partial
 from typing import Any
 
 from outrider.loop.draft.base import Ask
-from outrider.loop.draft.guess import BINS, JOINED_WEIGHT, LAST_RANK, Guess, Guesser, join, record
+from outrider.loop.draft.guess import BINS, JOINED_WEIGHT, LAST_RANK, Guess, join, record
 from outrider.loop.draft.held import Branches
+from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.rates import Rates
 from outrider.loop.draft.worth import best_count
 from outrider.sampling.law import LogitLaws
 from outrider.types import DraftTree
 
 SURE = 0.9
-"""Chance from which another guesser's word is taken without a pass of the draft model."""
+"""Chance from which other guesses are taken without a pass of the draft model."""
 FLOOR = 0.005
 """Least survival of a node."""
 
@@ -34,8 +35,8 @@ class Growth:
 
     The survival of a node is the product of the chances on its path. A chance is the draft model's own
     probability, corrected by how often guesses of such a probability came true in this sequence; where tokens
-    are drawn with the noise of the target, it is learned by rank and by how sure the model was. `beside` is
-    another guesser: its guesses join the model's at every node, and where it is sure they stand alone.
+    are drawn with the noise of the target, it is learned by rank and by how sure the model was. `beside`
+    holds other guesses: they join the model's at every node, and where they are sure they stand alone.
 
     Which nodes are kept follows from the very tokens that were chosen or drawn, so this is for rules that
     mind nothing (`Siblings.ANY`), or for guesses without a draw (`drawn` False).
@@ -50,7 +51,7 @@ class Growth:
         deepest: int,
         cost: float,
         drawn: bool,
-        beside: tuple[Guesser, Any] | None,
+        beside: tuple[MixedGuesses, Any] | None,
     ) -> None:
         self.branches = Branches()
         self._ask, self._learned, self._beside = ask, learned, beside
@@ -113,14 +114,14 @@ class Growth:
         return sorted(range(len(self._survival)), key=lambda node: (-self._survival[node], node))
 
     def _trust(self) -> None:
-        """Expand the likeliest nodes by the other guesser alone, where it is sure."""
+        """Expand the likeliest nodes by the other guesses alone, where they are sure."""
         if self._beside is None:
             return
         reached = [-1]
         while reached:
             node = reached.pop()
             others = self._others(node) if node not in self._found else []
-            if others and others[0].chance >= SURE and len(self.branches.tokens) < 2 * self._ask.budget:
+            if any(o.chance >= SURE for o in others) and len(self.branches.tokens) < 2 * self._ask.budget:
                 self._add(node, others)
             if node in self._found:
                 taken = set(self._ranked()[: self._ask.budget])
@@ -149,47 +150,50 @@ class Growth:
         ask, rates, found = self._ask, self._learned.own, []
         if self._drawn and not ask.params.greedy:
             depth = 0 if node < 0 else self._depth[node]
-            sure = laws.confidence(row)
+            sure, left = laws.confidence(row), 1.0
             for rank, token in enumerate(ask.draws.tokens(laws[row], self._width, depth, node)):
                 kind = ("drawn", min(rank, LAST_RANK), int(BINS * sure))
                 prior = 0.35 + 0.65 * sure if rank == 0 else 0.35
-                found.append(Guess(token, min(rates.rate(kind, prior), 1.0), kind))
+                chance = left * min(rates.rate(kind, prior), 1.0)
+                left -= chance
+                found.append(Guess(token, chance, kind))
             return found
-        left = 1.0
+        before = left = 1.0
         for rank, (token, probability) in enumerate(laws.best(row, self._width)):
-            given = min(probability / max(left, probability), 1.0)
+            given = min(probability / max(before, probability), 1.0)
+            before -= probability
             kind = ("best", min(rank, LAST_RANK), int(BINS * given))
-            found.append(Guess(token, min(rates.rate(kind, given), 1.0), kind))
-            left -= probability
+            chance = left * min(rates.rate(kind, given), 1.0)
+            left -= chance
+            found.append(Guess(token, chance, kind))
         return found
 
     def _others(self, node: int) -> list[Guess]:
-        """Return what the other guesser says at a node."""
+        """Return the other guesses at a node."""
         if self._beside is None:
             return []
-        guesser, state = self._beside
-        return guesser.guesses(state, self._place(guesser, state, node))
+        guesses, state = self._beside
+        return guesses.guesses(state, self._place(guesses, state, node))
 
-    def _place(self, guesser: Guesser, state: Any, node: int) -> Any:
+    def _place(self, guesses: MixedGuesses, state: Any, node: int) -> Any:
         if node not in self._places:
             if node < 0:
-                self._places[node] = guesser.here(state)
+                self._places[node] = guesses.here(state)
             else:
-                before = self._place(guesser, state, self.branches.parents[node])
-                self._places[node] = guesser.follow(state, before, self.branches.tokens[node])
+                before = self._place(guesses, state, self.branches.parents[node])
+                self._places[node] = guesses.follow(state, before, self.branches.tokens[node])
         return self._places[node]
 
     def _add(self, node: int, guesses: Sequence[Guess]) -> None:
         self._found[node] = list(guesses)
         if not self._ask.branch:
-            guesses = guesses[:1]
-        left = 1.0 if node < 0 else self._survival[node]
+            guesses = [max(guesses, key=lambda guess: guess.chance)] if guesses else []
+        before = 1.0 if node < 0 else self._survival[node]
         depth = 1 if node < 0 else self._depth[node] + 1
         for guess in guesses:
-            chance = left * guess.chance
-            left -= chance
-            if chance >= FLOOR:
+            survival = before * guess.chance
+            if survival >= FLOOR:
                 self.branches.tokens.append(guess.token)
                 self.branches.parents.append(node)
-                self._survival.append(chance)
+                self._survival.append(survival)
                 self._depth.append(depth)

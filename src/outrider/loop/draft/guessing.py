@@ -1,17 +1,26 @@
-"""A drafter made of a guesser: one tree for each ask, best first."""
+"""A drafter made of guessers: one tree for each ask, best first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from outrider.loop.draft.base import Ask, Rows
-from outrider.loop.draft.guess import Guesser, best_first
+from outrider.loop.draft.guess import Grown, Guesser, best_first
+from outrider.loop.draft.mixed import MixedGuesses, MixedState
 from outrider.types import DraftTree
 
 
+@dataclass(slots=True)
+class GuessingState:
+    """One sequence: what is known of it, and how its last tree grew."""
+
+    known: MixedState
+    grown: Grown | None = None
+
+
 class GuessingDrafter:
-    """Grows trees of a guesser's guesses, as many nodes as are worth their time.
+    """Grows trees of guessers' guesses, as many nodes as are worth their time.
 
     Its guesses are point masses that are chosen before anything is drawn, so every rule stays exact.
     """
@@ -20,37 +29,46 @@ class GuessingDrafter:
     weighs_costs = True
     speculates = True
 
-    def __init__(self, name: str, guesser: Guesser, *, max_nodes: int, threshold: float) -> None:
-        self.name, self.observes = name, guesser.observes
-        self._guesser, self._max_nodes, self._threshold = guesser, max_nodes, threshold
+    def __init__(self, name: str, guessers: Sequence[Guesser], *, max_nodes: int, threshold: float) -> None:
+        self._guesses = MixedGuesses(guessers)
+        self.name, self.observes = name, self._guesses.observes
+        self._max_nodes, self._threshold = max_nodes, threshold
 
-    def open(self, prompt: Sequence[int]) -> Any:
-        """Return the guesser's state."""
-        return self._guesser.open(prompt)
+    def open(self, prompt: Sequence[int]) -> GuessingState:
+        """Return what the guessers know of a new sequence."""
+        return GuessingState(self._guesses.open(prompt))
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a tree for each ask, a chain where siblings are not allowed."""
-        return [
-            best_first(
-                self._guesser,
-                ask.state,
-                min(ask.budget, self._max_nodes),
-                branch=ask.branch,
-                floor=self._threshold,
-                costs=ask.costs,
-            )
-            for ask in asks
-        ]
+        return [self._draft(ask.state, ask) for ask in asks]
 
-    def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
-        """Show the guesser the target's rows."""
-        self._guesser.observe(state, tree, rows)
+    def observe(self, state: GuessingState, tree: DraftTree, rows: Rows) -> None:
+        """Show the guessers the target's rows."""
+        self._guesses.observe(state.known, tree, rows)
 
-    def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:
-        """Tell the guesser what was committed, drafted or not."""
+    def extend(self, state: GuessingState, tokens: Sequence[int], kept: int) -> None:
+        """Tell the guessers what was committed, drafted or not."""
+        grown, node = state.grown, -1 if state.grown else None
         for token in tokens:
-            self._guesser.extend(state, token)
-        self._guesser.settle(state)
+            made = None
+            if grown is not None and node is not None:
+                if node + 1 < len(grown.guesses):
+                    made = grown.guesses[node + 1]
+                node = grown.child(node, token)
+            self._guesses.extend(state.known, token, made)
+        self._guesses.settle(state.known)
+        state.grown = None
 
-    def close(self, state: Any) -> None:
+    def close(self, state: GuessingState) -> None:
         """Do nothing: the state holds plain memory only."""
+
+    def _draft(self, state: GuessingState, ask: Ask) -> DraftTree:
+        tree, state.grown = best_first(
+            self._guesses,
+            state.known,
+            min(ask.budget, self._max_nodes),
+            branch=ask.branch,
+            floor=self._threshold,
+            costs=ask.costs,
+        )
+        return tree

@@ -7,8 +7,8 @@ from typing import Any
 
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.growth import Growth, Learned
-from outrider.loop.draft.guess import Guesser
 from outrider.loop.draft.held import Branches, Held, TreeReader
+from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.shape import Shape, comb, height, within
 from outrider.models.base import Target
 from outrider.sampling.law import LogitLaws
@@ -23,7 +23,7 @@ class ModelTreeDrafter:
     a `shape` is given, its shape is fixed before anything is drawn (without one, a chain with `width` first
     children): whether a node is drafted then depends on no token, so that those rules stay exact. How
     siblings are made is what the rule asks: drawn in turn without replacement, or the likeliest and one drawn
-    from the rest. With another guesser `beside` the tree grows best first under every rule, and nothing is
+    from the rest. With guesses of others `beside` the tree grows best first under every rule, and nothing is
     drawn where laws are read: all its nodes are point masses. Where siblings are not allowed, a chain.
     """
 
@@ -39,7 +39,7 @@ class ModelTreeDrafter:
         width: int = 2,
         shape: Shape = (),
         name: str = "lm",
-        beside: Guesser | None = None,
+        beside: MixedGuesses | None = None,
     ) -> None:
         self.name, self.has_law = name, beside is None
         self.observes = beside is not None and beside.observes
@@ -70,7 +70,7 @@ class ModelTreeDrafter:
                         draft.expand(node, laws, row)
 
     def observe(self, state: tuple[Held, Learned, Any], tree: DraftTree, rows: Rows) -> None:
-        """Show the other guesser the target's rows."""
+        """Show the other guessers the target's rows."""
         if self._beside is not None:
             self._beside.observe(state[2], tree, rows)
 

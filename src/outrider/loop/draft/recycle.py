@@ -49,4 +49,4 @@ class RecycleDrafter(GuessingDrafter):
         """Make the drafter; `options` are the fields of `RecycleOptions`, anything else is an OptionError."""
         read = read_options(RecycleOptions, "recycle", options)
         guesser = RecentSuccessors(read.successors, shared=read.shared)
-        return cls("recycle", guesser, max_nodes=read.max_nodes, threshold=read.threshold)
+        return cls("recycle", [guesser], max_nodes=read.max_nodes, threshold=read.threshold)

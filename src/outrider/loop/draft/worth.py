@@ -28,6 +28,19 @@ def best_count(chances: Sequence[float], costs: Sequence[float]) -> int:
     return count
 
 
+def could_pay(survival: float, expected: float, best: float, nodes: int, costs: Sequence[float]) -> bool:
+    """Tell whether more nodes, each kept with a chance of at most `survival`, can bring more for their time.
+
+    `expected`: tokens that a pass over the `nodes` nodes so far brings, 1 included; `best`: the most tokens
+    for their time that any number of nodes up to now brings.
+    """
+    for count in range(nodes + 1, len(costs)):
+        expected += survival
+        if expected > best * costs[count]:
+            return True
+    return False
+
+
 def worth_a_pass(chances: Sequence[float], costs: Sequence[float], pass_cost: float) -> bool:
     """Tell whether one more pass of a draft model, for the next node of a chain, is worth its time.
 
