@@ -18,7 +18,7 @@ endif
 endif
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/outrider/native/core/*)
 
-.PHONY: demo test check sanitize fix bench clean
+.PHONY: demo test check faults sanitize fix bench clean
 
 demo: .venv/demo-installed  ## the main job on the embedded model
 	$(BIN)/outrider demo
@@ -32,6 +32,9 @@ check: .venv/dev-installed  ## style, types, who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py
+
+faults: .venv/dev-installed  ## put every known fault into the code and see its test fail
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/put_in.py
 
 # The module is built aside and stands in for the one of .venv. Python and torch are built without sanitizers:
 # the run-time library is loaded ahead of them, and what they leave behind at exit is not looked for.

@@ -14,7 +14,8 @@ import torch
 from conftest import RandomTrees, toy_model
 from outrider.loop.draft.base import Drafter
 from outrider.models.toy import ToyTarget
-from outrider.registry import DRAFTERS
+from outrider.registry import DRAFTERS, RULES
+from outrider.types import Guarantee
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "lm, width 3": ("lm", {"width": 3}),
@@ -108,15 +109,44 @@ PREFIXED: dict[str, dict[str, Any]] = {
 SAMPLINGS = {**FILTERS, **PREFIXED}
 
 
-def make_drafter(name: str, target: ToyTarget, share: Fraction = Fraction(2, 3)) -> Drafter:
-    """Build a drafter; one that takes a model gets one whose laws are `share` of the target's."""
+FEWER: dict[str, Any] = {"min_tokens": 1, "banned_words": ("ab", "caa", "bca"), "no_repeat_ngram_size": 3}
+SMALL: dict[str, dict[str, Any]] = {
+    name: {**options, **{key: value for key, value in FEWER.items() if key in options}}
+    for name, options in SAMPLINGS.items()
+    if options.get("temperature") and "allowed_tokens" not in options
+}
+SMALL["allowed tokens"] = {"temperature": 1.0, "allowed_tokens": (0, 2)}
+SMALL["top-k"] = {"temperature": 0.9, "top_k": 2}
+
+
+LAW_CASES = [
+    *(("lm", sampling, 2) for sampling in SMALL),
+    *(("lm", sampling, 3) for sampling in ("sampled", "all filters", "frequency penalty", "own function")),
+    *(("lm", sampling, 3) for sampling in ("repetition penalty", "no repeated 4-grams", "everything")),
+    *(("lm", sampling, 4) for sampling in ("choice", "grammar", "regex with an end")),
+    *((drafter, "choice", 4) for drafter in ("suffix", "lm, tree 3,2,1", "lm, width 3", "merged with lm")),
+    *((drafter, "grammar", 4) for drafter in ("suffix", "lm, tree 3,2,1", "merged with lm")),
+    *((drafter, "regex with an end", 4) for drafter in ("lm, tree 3,2,1", "lm, width 3")),
+    *((drafter, "sampled", 3) for drafter in ALL_DRAFTERS if drafter != "lm"),
+    *(("suffix", sampling, 3) for sampling in ("penalties and filters", "own function", "everything")),
+]
+"""Drafter, setting and length of the texts whose law is enumerated, under every rule of the same law."""
+
+KEEPING_TOKENS = [name for name in RULES if RULES.load(name).guarantee is Guarantee.SAME_TOKENS]
+KEEPING_LAWS = [name for name in RULES if RULES.load(name).guarantee is Guarantee.SAME_LAW]
+
+
+def make_drafter(
+    name: str, target: ToyTarget, share: Fraction = Fraction(2, 3), model: ToyTarget | None = None
+) -> Drafter:
+    """Build a drafter; one that takes a model gets `model`, or one whose laws are `share` of the target's."""
     if name == "random trees":
         return RandomTrees(3, vocab=target.vocab_size)
-    model = toy_model(ToyTarget(target.vocab_size, seed=9, like=target, share=share))
+    drafting = toy_model(model or ToyTarget(target.vocab_size, seed=9, like=target, share=share))
     if name == "merged with lm":
-        merged: Drafter = DRAFTERS.load("merged").merge(target, model, ("suffix", "recycle", "lm"), {})
+        merged: Drafter = DRAFTERS.load("merged").merge(target, drafting, ("suffix", "recycle", "lm"), {})
         return merged
     name, options = VARIANTS.get(name, (name, {}))
     kind = DRAFTERS.load(name)
-    drafter: Drafter = kind.build(target, model if kind.takes_model else None, dict(options))
+    drafter: Drafter = kind.build(target, drafting if kind.takes_model else None, dict(options))
     return drafter

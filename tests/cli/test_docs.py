@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 import typer
 
+from outrider.cli.audit import NOT_TAKEN
 from outrider.cli.main import COMMANDS, LazyGroup, app, main
 from outrider.native import why_missing
+from outrider.sampling.params import SamplingParams
 
 DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 Captured = pytest.CaptureFixture[str]
@@ -49,6 +52,17 @@ def test_every_option_is_documented_and_every_documented_option_exists(name: str
 
 def test_global_options_are_documented() -> None:
     assert all(f"`{option}`" in DOCS for option in options_of(typer.main.get_command(app)))
+
+
+def test_every_sampling_option_that_an_audit_takes_is_documented_and_every_other_is_named() -> None:
+    text = section("Options under which an audit looks")
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    taken = [name for row in rows for name in re.findall(r"`(\w+)`", row.split(" | ")[0])]
+    every = {field.name for field in dataclasses.fields(SamplingParams)}
+    assert sorted(taken) == sorted(every - set(NOT_TAKEN))
+    refused = re.search(r"but (.*?)\.\n", text, re.DOTALL)
+    assert refused is not None
+    assert set(re.findall(r"`(\w+)`", refused[1])) == set(NOT_TAKEN)
 
 
 def fields(value: Any, prefix: str = "") -> set[str]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
 from conftest import VOCAB, RandomTrees, plain_tokens, run, toy_model
+from matrix import make_drafter
 from outrider.engine.engine import Engine
 from outrider.engine.live import Stream
 from outrider.engine.result import Origin
 from outrider.loop.accept.greedy import Greedy
-from outrider.models.toy import ToyTarget
+from outrider.models.toy import ToyCache, ToyTarget
 from outrider.sampling.params import SamplingParams
 from outrider.types import DraftTree
 
@@ -45,6 +48,28 @@ def test_a_stop_string_is_left_out_also_where_a_stop_token_completes_it() -> Non
     [result] = run(toy_model(target), RandomTrees(1), [PROMPT], params)
     assert result.text == letters(text[:first])
     assert list(result.token_ids) == text[:first]
+
+
+@pytest.mark.parametrize("drafter", ["none", "lm", "random trees"])
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_stop_text_is_found_wherever_it_lies_among_the_steps(drafter: str, length: int) -> None:
+    """In one run or across several. Stop texts made up at random mostly end a text with one letter, and did
+    not show a search that forgot the steps before.
+    """
+    target = ToyTarget(VOCAB, seed=1, zeros=0.0)
+    for seed in range(2):
+        free = SamplingParams(temperature=1.0, seed=seed, max_tokens=24)
+        text = letters(plain_tokens(target, PROMPT, free, 24))
+        for begin in range(0, 24 - length, 2):
+            stop = text[begin : begin + length]
+            params = replace(free, stop=(stop, "never"), logprobs=0)
+            made = make_drafter(drafter, target, share=Fraction(1))
+            [result] = run(toy_model(target), made, [PROMPT], params, budget=7)
+            expected = text[: text.find(stop)]
+            assert (result.text, result.finish_reason) == (expected, "stop")
+            assert letters(list(result.token_ids)) == expected
+            assert [entry.token for entry in result.logprobs or ()] == list(result.token_ids)
+            assert result.speculation.tokens == len(expected) == len(result.origins)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -118,6 +143,28 @@ def test_what_a_request_held_is_freed_when_it_ends() -> None:
     while engine.busy:
         engine.step()
     assert [request.sequence.cache.nbytes for request in requests] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("drafter", ["lm", "lm, width 3", "merged with lm"])
+def test_a_draft_model_frees_its_cache_when_a_request_ends(drafter: str) -> None:
+    """Or is aborted, or has never run."""
+    target = ToyTarget(VOCAB, seed=1)
+    caches: list[ToyCache] = []
+
+    class Watched(ToyTarget):
+        def new_cache(self) -> ToyCache:
+            caches.append(super().new_cache())
+            return caches[-1]
+
+    made = make_drafter(drafter, target, model=Watched(VOCAB, seed=9, like=target))
+    engine = Engine(toy_model(target), made, drafter_name="lm", max_running=2)
+    requests = [engine.submit(PROMPT, SamplingParams(seed=1, max_tokens=9)) for _ in range(3)]
+    engine.step()
+    assert [cache.nbytes > 0 for cache in caches] == [True, True, False]
+    engine.abort(requests[0])
+    while engine.busy:
+        engine.step()
+    assert [cache.nbytes for cache in caches] == [0, 0, 0]
 
 
 def test_a_step_with_nothing_to_do_does_nothing() -> None:

@@ -160,7 +160,13 @@ def test_a_long_prompt_is_read_in_pieces_beside_a_short_one() -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "words"),
-    [([], "empty"), ([0] * 32, "holds 32"), ([0] * 40, "shorten it by at least 9"), ([1, 8], "token id 8")],
+    [
+        ([], "empty"),
+        ([0] * 32, "holds 32"),
+        ([0] * 40, "shorten it by at least 9"),
+        ([1, 8], "token id 8"),
+        ([-1, 1], "token id -1"),
+    ],
 )
 def test_a_prompt_that_cannot_be_run_says_why(prompt: list[int], words: str) -> None:
     target = ToyTarget(VOCAB, seed=1, context_limit=32)

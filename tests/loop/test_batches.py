@@ -16,6 +16,7 @@ from outrider.loop.draft.lm import ModelDrafter
 from outrider.models.toy import ToyCache, ToyTarget
 from outrider.registry import DRAFTERS
 from outrider.sampling.params import SamplingParams
+from outrider.types import DraftTree
 
 PROMPTS = [[0, 1, 2], [3], [4, 5, 4, 5, 4, 5, 4], [7, 6, 5, 4]]
 OPTIONS = [
@@ -56,6 +57,44 @@ def test_a_model_drafter_draws_each_row_of_a_batch_under_its_own_options(rule: s
         made = request.result.speculation
         assert made.drafted > 0
         assert made.accepted == made.drafted
+
+
+@pytest.mark.parametrize("rule", ["coupled", "rejection"])
+def test_a_model_drafter_draws_each_row_under_its_own_path_where_others_have_stopped(rule: str) -> None:
+    """Requests near their end draft less, and leave the common draft passes before the others do."""
+    target = ToyTarget(VOCAB, seed=1, zeros=0.0)
+    engine = Engine(toy_model(target), ModelDrafter(target, VOCAB), drafter_name="lm", rule=rule, budget=6)
+    requests = [
+        engine.submit(
+            prompt, SamplingParams(temperature=1.0, seed=seed, max_tokens=3 + 9 * seed, frequency_penalty=2)
+        )
+        for seed, prompt in enumerate(PROMPTS)
+    ]
+    while engine.busy:
+        engine.step()
+    for request in requests:
+        assert request.result is not None
+        made = request.result.speculation
+        assert made.accepted == made.drafted > 0
+
+
+def test_a_drafter_that_goes_beyond_its_budget_is_found_at_once() -> None:
+    """Its draft would reach past the length asked for, and past the context."""
+
+    class Greedy(RandomTrees):
+        def propose(self, asks):  # type: ignore[no-untyped-def]
+            return [DraftTree.chain([1] * (ask.budget + 1)) for ask in asks]
+
+    with pytest.raises(AssertionError, match="random kept to its budget"):
+        run(toy_model(ToyTarget(VOCAB, seed=1)), Greedy(), [[0]], SamplingParams(max_tokens=9), budget=3)
+
+
+def test_max_tokens_beyond_the_context_end_with_it() -> None:
+    target = ToyTarget(VOCAB, seed=1, context_limit=20)
+    params = SamplingParams(temperature=1.0, seed=2, max_tokens=100)
+    for drafter in (RandomTrees(1), ModelDrafter(target, VOCAB)):
+        [result] = run(toy_model(target), drafter, [[0, 1, 2]], params)
+        assert (result.finish_reason, result.completion_tokens) == ("length", 17)
 
 
 @pytest.mark.parametrize("length", [256, 257, 258, 513, 700])

@@ -8,12 +8,21 @@ from __future__ import annotations
 from collections import defaultdict
 from fractions import Fraction
 from functools import cache
-from typing import Any
 
 import pytest
 
 from conftest import VOCAB, run, toy_model
-from matrix import ALL_DRAFTERS, EOS, PREFIXED, SAMPLINGS, make_drafter
+from matrix import (
+    ALL_DRAFTERS,
+    EOS,
+    KEEPING_LAWS,
+    KEEPING_TOKENS,
+    LAW_CASES,
+    PREFIXED,
+    SAMPLINGS,
+    SMALL,
+    make_drafter,
+)
 from outrider.engine.engine import Engine
 from outrider.errors import DeadEndError
 from outrider.loop.accept.enumeration import EnumeratingSource, Outcome, law_of
@@ -21,12 +30,9 @@ from outrider.loop.accept.table import RuleChoice, resolve_rule
 from outrider.models.toy import ToyTarget
 from outrider.registry import RULES
 from outrider.sampling.params import SamplingParams
-from outrider.types import Guarantee
 from reference import ended, reference_law, reference_tokens, settings
 
 PROMPTS = [[0, 1, 2], [3], [4, 5, 4, 5, 4, 5, 4], [7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5]]
-KEEPING_TOKENS = [name for name in RULES if RULES.load(name).guarantee is Guarantee.SAME_TOKENS]
-KEEPING_LAWS = [name for name in RULES if RULES.load(name).guarantee is Guarantee.SAME_LAW]
 
 
 TARGET = ToyTarget(VOCAB, seed=1, zeros=0.0)
@@ -99,29 +105,7 @@ def expected_law(target: ToyTarget, params: SamplingParams) -> dict[tuple[int, .
     return {**closed, **open_texts}
 
 
-FEWER: dict[str, Any] = {"min_tokens": 1, "banned_words": ("ab", "caa", "bca"), "no_repeat_ngram_size": 3}
-SMALL: dict[str, dict[str, Any]] = {
-    name: {**options, **{key: value for key, value in FEWER.items() if key in options}}
-    for name, options in SAMPLINGS.items()
-    if options.get("temperature") and "allowed_tokens" not in options
-}
-SMALL["allowed tokens"] = {"temperature": 1.0, "allowed_tokens": (0, 2)}
-SMALL["top-k"] = {"temperature": 0.9, "top_k": 2}
-
-
-CASES = [
-    *(("lm", sampling, 2) for sampling in SMALL),
-    *(("lm", sampling, 3) for sampling in ("repetition penalty", "no repeated 4-grams", "everything")),
-    *(("lm", sampling, 4) for sampling in ("choice", "grammar", "regex with an end")),
-    *((drafter, "choice", 4) for drafter in ("suffix", "lm, tree 3,2,1", "lm, width 3", "merged with lm")),
-    *((drafter, "grammar", 4) for drafter in ("suffix", "lm, tree 3,2,1", "merged with lm")),
-    *((drafter, "regex with an end", 4) for drafter in ("lm, tree 3,2,1", "lm, width 3")),
-    *(("suffix", sampling, 3) for sampling in ("penalties and filters", "own function", "everything")),
-]
-"""Drafter, setting and length of the texts whose law is enumerated."""
-
-
-@pytest.mark.parametrize(("drafter", "sampling", "length"), CASES)
+@pytest.mark.parametrize(("drafter", "sampling", "length"), LAW_CASES)
 @pytest.mark.parametrize("rule", KEEPING_LAWS)
 def test_the_law_of_a_text_is_that_of_the_slow_reference_over_all_outcomes(
     rule: str, drafter: str, sampling: str, length: int

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from outrider.bench.audit import Check
     from outrider.sampling.params import SamplingParams
 
+NOT_TAKEN = {
+    "seed": "an audit runs many seeds",
+    "n": "every text is audited by itself",
+    "best_of": "every text is audited by itself",
+    "max_tokens": "give --max-tokens",
+    "logits_processors": "a function cannot be written on a command line",
+}
+"""Sampling options that `--option` does not take, and why."""
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -78,6 +87,7 @@ def audit(
         budget=budget,
         threads=threads,
     )
+    llm.stream([0], params).close()  # what this model cannot honour is refused before anything is checked
     proved = list(RULES) if rule == "auto" else [rule] if rule in RULES else []
     parts = {
         "rules": ("proving the rules", bench.rule_checks(proved, cases=cases, seed=seed)),
@@ -114,15 +124,13 @@ def _params(words: list[str], max_tokens: int) -> SamplingParams:
     from outrider.sampling.params import SamplingParams
 
     values: dict[str, Any] = {}
-    known = [
-        name
-        for name in SamplingParams.__dataclass_fields__
-        if name not in ("seed", "n", "best_of", "max_tokens", "logits_processors")
-    ]
+    known = [name for name in SamplingParams.__dataclass_fields__ if name not in NOT_TAKEN]
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
             raise OptionError(f"--option {word!r}: write NAME=VALUE, as in top_p=0.9")
+        if name in NOT_TAKEN:
+            raise OptionError(f"--option {name} is not taken: {NOT_TAKEN[name]}; leave it out")
         if name not in known:
             raise UnknownNameError("sampling option", name, known)
         if name in values:

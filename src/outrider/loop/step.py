@@ -83,5 +83,6 @@ def draft(
             asking.append(index)
     proposed = drafter.propose(asks) if asks else []
     for index, ask, tree in zip(asking, asks, proposed, strict=True):
+        assert len(tree) <= ask.budget, f"{drafter.name} kept to its budget"
         trees[index] = cut(begin_with(ask, tree), ask.processing)
     return trees

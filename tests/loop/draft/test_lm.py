@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from outrider.loop.draft.base import Ask
 from outrider.loop.draft.lm import ModelDrafter, relative_cost
 from outrider.loop.draft.worth import worth_a_node, worth_a_pass
 from outrider.models.base import Batch
-from outrider.models.toy import ToyTarget
+from outrider.models.toy import ToyCache, ToyTarget
 from outrider.sampling.keyed import SharedDraws
 from outrider.sampling.params import SamplingParams
 
@@ -115,6 +116,27 @@ def test_no_token_is_run_twice_while_drafts_are_kept() -> None:
         tokens.extend(committed)
     assert model.positions == sorted(set(model.positions))
     assert model.positions == list(range(len(tokens) - 2))
+
+
+@pytest.mark.parametrize("params", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_after_every_step_the_draft_model_s_cache_holds_the_committed_text(params: SamplingParams) -> None:
+    """A row too many stays unseen in the text: guesses only get worse, from the first rejection on."""
+    chance = random.Random(5)
+    model = ToyTarget(VOCAB, seed=1)
+    drafter = ModelDrafter(model, VOCAB)
+    tokens = [1, 2, 3]
+    state = drafter.open(tokens)
+    for _ in range(30):
+        draws = SharedDraws(1, 0, len(tokens))
+        [tree] = drafter.propose([Ask(state, tokens, chance.randint(1, 5), False, params, draws)])
+        kept = chance.randint(0, len(tree))
+        committed = [*tree.tokens[:kept], chance.randrange(VOCAB)]
+        drafter.extend(state, committed, kept)
+        tokens += committed
+        assert isinstance(state.cache, ToyCache)
+        assert state.tokens == tokens
+        assert state.cache.tokens == tokens[: state.cache.length]
+        assert state.cache.length >= len(tokens) - 2
 
 
 def test_a_draft_ends_at_the_draft_model_s_own_context_limit() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from outrider.bench.audit.check import Check
 from outrider.bench.suites import OWN
+from outrider.engine.grammar import grammar_of
 from outrider.engine.options import banned_sequences
 from outrider.engine.result import Result
 from outrider.models.base import Batch
@@ -38,9 +39,19 @@ def law_checks(llm: LLM, params: SamplingParams, *, seeds: int, length: int = 4)
     F(x-) + v p(x), which is uniform on [0, 1] for v uniform (the randomised probability integral transform).
     Those of all tokens, each under the law that plain decoding has after the very tokens before it, are
     compared with uniform ones by a chi-square test over 20 bins. A token of probability zero fails at once.
+    Stop texts are left out: they cut tokens for what they are, so those that stay have another law.
     """
     temperature = params.temperature or TEMPERATURE
-    params = replace(params, temperature=temperature, max_tokens=length, min_tokens=0, ignore_eos=True)
+    params = replace(
+        params,
+        temperature=temperature,
+        max_tokens=length,
+        min_tokens=0,
+        ignore_eos=True,
+        stop=(),
+        logprobs=None,
+        prompt_logprobs=None,
+    )
     chat = llm.model.tokenizer.has_chat_template
     prompts = {prompt.id: prompt.turns[0] for prompt in OWN.read().prompts if prompt.id in PROMPT_IDS}
     for key, text in prompts.items():
@@ -82,8 +93,15 @@ class PrefixLaws:
         """Return the law [V], float32."""
         if tokens not in self._laws:
             text = [*self._prompt, *tokens]
-            banned = banned_sequences(self._params, self._llm.model.tokenizer)
-            processing = processing_of(self._params, text, len(self._prompt), banned_sequences=banned)
+            ends = self._params.stop_token_ids
+            processing = processing_of(
+                self._params,
+                text,
+                len(self._prompt),
+                end_tokens=ends,
+                banned_sequences=banned_sequences(self._params, self._llm.model.tokenizer),
+                constraint=grammar_of(self._llm.model, self._params, ends),
+            )
             laws = LogitLaws(self._logits(text)[None], self._params, processing)
             self._laws[tokens] = laws[0]
         return self._laws[tokens]

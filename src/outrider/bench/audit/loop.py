@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from outrider.bench.audit.check import Check
+from outrider.bench.audit.small import VOCAB, on_small
 from outrider.drafters import assemble, parse_drafter
 from outrider.engine.engine import Engine
 from outrider.engine.result import Result
@@ -22,9 +23,6 @@ from outrider.registry import DRAFTERS
 from outrider.sampling.params import SamplingParams
 from outrider.types import Guarantee
 
-VOCAB = 3
-LENGTH = 3
-"""Tokens whose joint law is compared."""
 BUDGET = 2
 PROMPTS = ([1, 0, 1], [0, 1, 2, 0, 1, 2, 0])
 ROUNDING = 3e-6
@@ -46,10 +44,10 @@ def loop_checks(
 
     Drafting, passes, laws, acceptance and commits are those that serve; only the draws are replaced, by every
     outcome with its probability, and the model by small ones with zeros in their laws. A drafter that takes a
-    model gets one that agrees with the target half of the time. Options that name tokens or texts speak of
-    the real vocabulary and are left out, grammars too.
+    model gets one that agrees with the target half of the time. The options are put to three letters as
+    `on_small` says.
     """
-    params = _small(params, can_sample(rule))
+    params = on_small(params, sampled=can_sample(rule))
     for world in range(worlds):
         target = ToyTarget(VOCAB, seed=3 + world, order=1, zeros=0.25 * world)
         model = LoadedModel("toy", target, ToyTokenizer(VOCAB, frozenset((VOCAB - 1,))))
@@ -80,9 +78,11 @@ def _check(
 ) -> Check:
     drafted = 0
     promise = Guarantee.LOSSY
+    plain = DRAFTERS.load("none").build(model.target, None, {})
 
-    def text_of(outcome: Outcome, made: Drafter, rule: str, guarantee: str | None) -> Text:
+    def speculate(outcome: Outcome) -> Text:
         nonlocal drafted, promise
+        made = drafter()
         engine = Engine(
             model, made, drafter_name=made.name, rule=rule, guarantee=guarantee, lossy=True, budget=BUDGET
         )
@@ -91,26 +91,24 @@ def _check(
         promise = result.speculation.guarantee
         return result.token_ids
 
-    plain = DRAFTERS.load("none").build(model.target, None, {})
+    def plain_text(outcome: Outcome) -> Text:
+        return _run(Engine(model, plain, drafter_name="none", budget=0), prompt, params, outcome).token_ids
 
-    def speculate(outcome: Outcome) -> Text:
-        return text_of(outcome, drafter(), rule, guarantee)
-
-    found = law_of(speculate)
-    if promise is Guarantee.LOSSY:
-        return Check(name, True, f"not looked at: rule {rule} promises nothing")
-    total = drafted
-    if promise is Guarantee.SAME_TOKENS:
-        for text, outcome in outcomes(speculate):
-            expected = text_of(outcome, plain, "auto", None)
+    found: defaultdict[Text, Fraction] = defaultdict(Fraction)
+    for text, outcome in outcomes(speculate):
+        if promise is Guarantee.LOSSY:
+            return Check(name, True, f"not looked at: rule {rule} promises nothing")
+        if promise is Guarantee.SAME_TOKENS:
+            expected = plain_text(outcome)  # which may decide more, so the weight is taken afterwards
             if text != expected:
                 return Check(name, False, f"emitted {text} where plain decoding emits {expected}")
-    expected_law = _plain_law(model, params, prompt)
+        found[text] += outcome.weight
+    expected_law = {text: float(mass) for text, mass in law_of(plain_text).items()}
     for text in sorted(found.keys() | expected_law.keys()):
         mass, wanted = float(found.get(text, 0)), expected_law.get(text, 0.0)
         if abs(mass - wanted) > ROUNDING:
             return Check(name, False, f"{text} has probability {mass:.6f}, not {wanted:.6f}")
-    return Check(name, True, f"{len(found)} texts, {total} nodes drafted: the law of plain decoding")
+    return Check(name, True, f"{len(found)} texts, {drafted} nodes drafted: the law of plain decoding")
 
 
 def _run(engine: Engine, prompt: Sequence[int], params: SamplingParams, outcome: Outcome) -> Result:
@@ -123,17 +121,6 @@ def _run(engine: Engine, prompt: Sequence[int], params: SamplingParams, outcome:
     return request.result
 
 
-def _plain_law(model: LoadedModel, params: SamplingParams, prompt: Sequence[int]) -> dict[Text, float]:
-    """Return the law of the text of plain decoding, which draws from nothing but the target's laws."""
-    plain = DRAFTERS.load("none").build(model.target, None, {})
-
-    def text_of(outcome: Outcome) -> Text:
-        engine = Engine(model, plain, drafter_name="none", budget=0)
-        return _run(engine, prompt, params, outcome).token_ids
-
-    return {text: float(mass) for text, mass in law_of(text_of).items()}
-
-
 def _toy_drafter(spec: str, target: ToyTarget, options: Mapping[str, Any]) -> Drafter:
     parsed = parse_drafter(spec)
     like = None
@@ -141,27 +128,3 @@ def _toy_drafter(spec: str, target: ToyTarget, options: Mapping[str, Any]) -> Dr
         model = ToyTarget(VOCAB, seed=9, like=target, share=Fraction(1, 2))
         like = LoadedModel("toy", model, ToyTokenizer(VOCAB))
     return assemble(parsed, target, like, options)
-
-
-def _small(params: SamplingParams, sampled: bool) -> SamplingParams:
-    """Return the parameters for a vocabulary of three tokens and texts of three, at temperature 1 for 0."""
-    return replace(
-        params,
-        temperature=params.temperature or (1.0 if sampled else 0.0),
-        max_tokens=LENGTH,
-        min_tokens=min(params.min_tokens, 2),
-        top_k=min(params.top_k, 2),
-        logit_bias=(),
-        allowed_tokens=None,
-        banned_tokens=(),
-        banned_words=(),
-        stop=(),
-        stop_token_ids=(),
-        json_schema=None,
-        json_object=False,
-        regex=None,
-        grammar=None,
-        choice=None,
-        n=1,
-        best_of=None,
-    )

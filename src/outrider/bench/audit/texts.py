@@ -24,7 +24,9 @@ TEMPERATURE = 0.8
 
 
 def identity_checks(llm: LLM, params: SamplingParams) -> Iterator[Check]:
-    """Compare a drafter's tokens with plain decoding's under the same options, greedy and seeded."""
+    """Compare a drafter's tokens with plain decoding's under the same options, greedy and seeded; logprobs,
+    too, where they are asked for.
+    """
     greedy = replace(params, temperature=0.0, seed=7)
     seeded = replace(greedy, temperature=params.temperature or TEMPERATURE)
     yield _identity(llm, greedy, "same tokens, greedy")
@@ -55,7 +57,9 @@ def _identity(llm: LLM, params: SamplingParams, name: str) -> Check:
 
 
 def first_difference(llm: LLM, prompt: list[int], expected: Result, found: Result) -> str | None:
-    """Say where two results part and how far apart the target's logits are there; None where they don't."""
+    """Say where two results part, with how far apart the target's logits are where tokens do; None where they
+    don't part.
+    """
     for index, (plain, drafted) in enumerate(zip(expected.token_ids, found.token_ids, strict=False)):
         if plain != drafted:
             decode = llm.model.tokenizer.decode
@@ -68,6 +72,10 @@ def first_difference(llm: LLM, prompt: list[int], expected: Result, found: Resul
     if expected.completion_tokens != found.completion_tokens:
         ended = counted(expected.completion_tokens, "token")
         return f"plain ended after {ended}, with drafts after {found.completion_tokens}"
+    if expected.finish_reason != found.finish_reason:
+        return f"plain ended by {expected.finish_reason!r}, with drafts by {found.finish_reason!r}"
+    if expected.logprobs != found.logprobs or expected.prompt_logprobs != found.prompt_logprobs:
+        return "the tokens are equal, their logprobs are not"
     return None
 
 

@@ -1,0 +1,135 @@
+"""Requests that run together, drafts that are cut, and the end of the context."""
+
+from __future__ import annotations
+
+from faults.fault import Fault, fault
+
+STEP = "loop/step.py"
+SCORE = "loop/verify/score.py"
+LM = "loop/draft/lm.py"
+ENGINE = "engine/engine.py"
+PIECES = "engine/test_engine.py::test_a_long_prompt_is_read_in_pieces_beside_a_short_one"
+ALONE = "loop/test_conformance.py::test_a_request_gets_the_same_tokens_alone_and_in_any_batch"
+
+FAULTS: list[Fault] = [
+    fault(
+        "drafts go to the wrong requests where some of them get none",
+        STEP,
+        "for index, ask, tree in zip(asking, asks, proposed, strict=True):",
+        "for index, (ask, tree) in enumerate(zip(asks, proposed, strict=True)):",
+        test=PIECES,
+    ),
+    fault(
+        "rows of one request are read as those of another",
+        SCORE,
+        "        row = rows.stop\n",
+        "        row += 1\n",
+        test=f"{ALONE}[suffix]",
+    ),
+    fault(
+        "a request that only reads its prompt moves the rows of those after it",
+        SCORE,
+        "            scored.append(None)\n",
+        "            scored.append(None)\n            row += 1\n",
+        test=PIECES,
+    ),
+    fault(
+        "a draft model mixes up the guesses of requests that draft on with those that do not",
+        LM,
+        "paths = [tuple(drafted[index]) for index in going]",
+        "paths = [tuple(drafted[index]) for index in range(len(going))]",
+        test="loop/test_batches.py::"
+        "test_a_model_drafter_draws_each_row_under_its_own_path_where_others_have_stopped",
+    ),
+    fault(
+        "a draft longer than the budget is cut in its tokens, not in its laws",
+        "loop/draft/constrained.py",
+        "parents[: ask.budget], laws[: ask.budget]",
+        "parents[: ask.budget], laws",
+        test="loop/draft/test_constrained.py::test_forced_tokens_come_first_in_the_budget",
+    ),
+    fault(
+        "forced tokens are not counted in the budget of a tree",
+        "loop/draft/lm_tree.py",
+        "within(shape, ask.budget - forced, deepest + 1 - forced)",
+        "within(shape, ask.budget, deepest + 1)",
+        test="engine/test_grammar.py::test_a_draft_model_goes_on_behind_forced_tokens",
+    ),
+    fault(
+        "a drafter that drafts more than its budget runs past the context",
+        STEP,
+        '        assert len(tree) <= ask.budget, f"{drafter.name} kept to its budget"\n',
+        "",
+        test="loop/test_batches.py::test_a_drafter_that_goes_beyond_its_budget_is_found_at_once",
+    ),
+    fault(
+        "ids without a token reach the embedding: those of a prompt",
+        ENGINE,
+        "if not 0 <= token < vocab_size), None)",
+        "if token >= vocab_size), None)",
+        test="engine/test_engine.py::test_a_prompt_that_cannot_be_run_says_why",
+    ),
+    fault(
+        "ids without a token reach the embedding: those of a draft model with a larger output layer",
+        LM,
+        "logits[:, : self._vocabulary]",
+        "logits",
+        test="loop/test_batches.py::"
+        "test_a_draft_model_of_another_padding_drafts_as_if_it_had_the_target_s[coupled-8-13]",
+    ),
+    Fault(
+        "a request drafts and emits before its prompt has been read",
+        (
+            (STEP, "if sequence.pending > sequence.prompt_rows:", "if False:"),
+            (
+                SCORE,
+                "end = len(sequence.tokens) if tree is not None else base + sequence.prompt_rows",
+                "end = min(len(sequence.tokens), base + sequence.prompt_rows)",
+            ),
+        ),
+        PIECES,
+    ),
+    fault(
+        "requests with one prompt share one text",
+        ENGINE,
+        "tokens = list(prompt)",
+        "tokens = prompt",
+        test="engine/test_engine.py::test_requests_without_a_seed_differ_and_say_which_seed_repeats_them",
+    ),
+    fault(
+        "ending one request ends another with the same prompt",
+        ENGINE,
+        "self._running = [other for other in self._running if other is not request]",
+        "self._running = [o for o in self._running if o.sequence.tokens != request.sequence.tokens]",
+        test="engine/test_engine.py::test_an_aborted_request_gives_what_there_is_and_leaves_the_others_alone",
+    ),
+    fault(
+        "one request that cannot go on ends its whole batch",
+        STEP,
+        "committed.append(fail(sequence, error))",
+        "raise",
+        test="engine/test_errors.py::test_the_others_of_the_batch_get_their_texts",
+    ),
+    fault(
+        "a draft reaches past the context",
+        STEP,
+        "nodes = min(budget, sequence.room - 1)",
+        "nodes = budget",
+        test="loop/test_conformance.py::"
+        "test_a_prompt_close_to_the_context_limit_fills_it_exactly[random trees-3]",
+    ),
+    fault(
+        "a text goes on past the context",
+        ENGINE,
+        "min(room, params.max_tokens)",
+        "params.max_tokens",
+        test="loop/test_batches.py::test_max_tokens_beyond_the_context_end_with_it",
+    ),
+    fault(
+        "a draft model is run past its own context",
+        LM,
+        "self._model.context_limit - len(ask.state.tokens) + 1)",
+        "self._model.context_limit - len(ask.state.tokens) + 2)",
+        test="loop/draft/test_lm.py::test_a_draft_ends_at_the_draft_model_s_own_context_limit",
+    ),
+]
