@@ -7,7 +7,7 @@ from faults.fault import Fault, fault
 STEP = "loop/step.py"
 SCORE = "loop/verify/score.py"
 LM = "loop/draft/lm.py"
-ENGINE = "engine/engine.py"
+INTAKE, RUNNING = "engine/intake.py", "engine/running.py"
 PIECES = "engine/test_engine.py::test_a_long_prompt_is_read_in_pieces_beside_a_short_one"
 ALONE = "loop/test_conformance.py::test_a_request_gets_the_same_tokens_alone_and_in_any_batch"
 
@@ -17,7 +17,8 @@ FAULTS: list[Fault] = [
         STEP,
         "for index, ask, tree in zip(asking, asks, proposed, strict=True):",
         "for index, (ask, tree) in enumerate(zip(asks, proposed, strict=True)):",
-        test=PIECES,
+        test="engine/test_schedules.py::"
+        "test_every_schedule_gives_each_request_its_own_tokens_and_leaves_nothing",
     ),
     fault(
         "rows of one request are read as those of another",
@@ -64,7 +65,7 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "ids without a token reach the embedding: those of a prompt",
-        ENGINE,
+        INTAKE,
         "if not 0 <= token < vocab_size), None)",
         "if token >= vocab_size), None)",
         test="engine/test_engine.py::test_a_prompt_that_cannot_be_run_says_why",
@@ -91,16 +92,16 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "requests with one prompt share one text",
-        ENGINE,
+        INTAKE,
         "tokens = list(prompt)",
         "tokens = prompt",
         test="engine/test_engine.py::test_requests_without_a_seed_differ_and_say_which_seed_repeats_them",
     ),
     fault(
         "ending one request ends another with the same prompt",
-        ENGINE,
-        "self._running = [other for other in self._running if other is not request]",
-        "self._running = [o for o in self._running if o.sequence.tokens != request.sequence.tokens]",
+        RUNNING,
+        "self.requests = [other for other in self.requests if other is not request]",
+        "self.requests = [o for o in self.requests if o.sequence.tokens != request.sequence.tokens]",
         test="engine/test_engine.py::test_an_aborted_request_gives_what_there_is_and_leaves_the_others_alone",
     ),
     fault(
@@ -120,7 +121,7 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "a text goes on past the context",
-        ENGINE,
+        INTAKE,
         "min(room, params.max_tokens)",
         "params.max_tokens",
         test="loop/test_batches.py::test_max_tokens_beyond_the_context_end_with_it",

@@ -7,7 +7,7 @@ from faults.fault import Fault, fault
 LM = "loop/draft/lm.py"
 HELD = "loop/draft/held.py"
 COMMIT = "loop/commit/commit.py"
-ENGINE = "engine/engine.py"
+ENGINE, INTAKE, RUNNING = "engine/engine.py", "engine/intake.py", "engine/running.py"
 OTHER_BRANCH = "models/test_decoder.py::test_a_kept_branch_that_is_not_the_first_leaves_the_right_keys_behind"
 
 FAULTS: list[Fault] = [
@@ -98,7 +98,7 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "a cache that says it cannot be rewound is used all the same",
-        ENGINE,
+        INTAKE,
         "if not cache.can_rewind:",
         "if False:",
         test="loop/test_batches.py::test_a_cache_that_cannot_be_rewound_is_refused",
@@ -127,7 +127,7 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "a request that has ended keeps its cache",
-        ENGINE,
+        RUNNING,
         "        request.sequence.cache.truncate(0)\n",
         "",
         test="engine/test_ends.py::test_what_a_request_held_is_freed_when_it_ends",
@@ -135,13 +135,13 @@ FAULTS: list[Fault] = [
     fault(
         "a request that is aborted keeps its place in the batch",
         ENGINE,
-        "        self._release(request)\n        return Event",
+        "        self._running.release(request)\n        return Event",
         "        return Event",
         test="engine/test_ends.py::test_a_stream_that_is_left_or_dropped_frees_its_request",
     ),
     fault(
         "a drafter is not told that a request has ended",
-        ENGINE,
+        RUNNING,
         "        self._drafter.close(request.sequence.draft_state)\n",
         "",
         test="loop/test_batches.py::test_what_a_drafter_opened_is_closed_once_however_a_request_ends",
@@ -162,7 +162,7 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "what an interrupted pass has left in the cache is in the way of its release",
-        ENGINE,
+        RUNNING,
         "        request.sequence.cache.keep(())  # an interrupted pass has left its rows pending\n",
         "",
         test="engine/test_interrupts.py::"

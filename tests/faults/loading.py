@@ -64,8 +64,8 @@ FAULTS: list[Fault] = [
     fault(
         "the drafter of the command line is not the one that runs",
         "cli/generate.py",
-        "        drafter=drafter,\n        drafter_options",
-        '        drafter="none",\n        drafter_options',
+        "            drafter=drafter,\n            drafter_options",
+        '            drafter="none",\n            drafter_options',
         test="cli/test_generate.py::test_drafters_do_not_change_the_tokens",
     ),
     fault(

@@ -31,11 +31,16 @@ FAULTS: list[Fault] = [
         f"            self._searched = max(self._searched, len(self._text_of(self._emitted)))\n{LOOP}",
         test="engine/test_ends.py::test_a_stop_text_is_found_wherever_it_lies_among_the_steps[3-lm]",
     ),
-    fault(
+    Fault(
         "a stop text early in a long run is missed",
-        STOPS,
-        "completed = self._completes_string()",
-        "completed = index + 1 == len(run) and self._completes_string()",
+        (
+            (
+                STOPS,
+                "completed = self._completes_string()",
+                "completed = index + 1 == len(run) and self._completes_string()",
+            ),
+            (STOPS, "text.find(stop, self._searched)", "text.find(stop, max(0, len(text) - len(stop)))"),
+        ),
         test="engine/test_ends.py::test_a_stop_text_is_found_wherever_it_lies_among_the_steps[3-lm]",
     ),
     fault(
@@ -112,7 +117,7 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "stop tokens of the request are forgotten where the model's own ends are ignored",
-        "engine/engine.py",
+        "engine/intake.py",
         "frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else tokenizer.eos_ids)",
         "frozenset() if params.ignore_eos else frozenset(params.stop_token_ids) | tokenizer.eos_ids",
         test="engine/test_ends.py::test_stop_tokens_of_the_request_end_it_with_and_without_the_model_s_own",

@@ -9,8 +9,8 @@ import pytest
 
 from conftest import VOCAB, run, toy_model
 from matrix import make_drafter
-from outrider.engine.engine import Engine
 from outrider.engine.request import Request
+from outrider.engine.running import Running
 from outrider.models.toy import ToyCache, ToyTarget
 from reference import settings
 
@@ -29,16 +29,16 @@ def test_the_cache_holds_all_tokens_but_the_last_wherever_a_stop_cuts_the_run(
     """Whatever takes a text up again reads on from there."""
     target = ToyTarget(VOCAB, seed=1, zeros=0.0)
     ended: list[tuple[list[int], list[int]]] = []
-    release = Engine._release
+    release = Running.release
 
-    def watched(self: Engine, request: Request) -> None:
+    def watched(self: Running, request: Request) -> None:
         cache = request.sequence.cache
         assert isinstance(cache, ToyCache)
         assert cache.pending == []
         ended.append((list(request.sequence.tokens), list(cache.tokens)))
         release(self, request)
 
-    monkeypatch.setattr(Engine, "_release", watched)
+    monkeypatch.setattr(Running, "release", watched)
     cut_inside = 0
     for seed in range(12):
         params = settings(**{"temperature": 1.0, "seed": seed, "max_tokens": 40, **ENDS[ends]})

@@ -57,10 +57,15 @@ def test_exponential_noise_is_standard_exponential_positive_and_finite() -> None
     assert stats.kstest(noise.numpy(), "expon").pvalue > SIGNIFICANCE
 
 
+LARGEST = 0xCF9A04AFFA6BADC0
+
+
 def test_the_rarest_draws_are_positive_and_finite_too() -> None:
     """The mixer maps 0 to 0: a key just before 0 in the stream gives the smallest u there is, 2^-53."""
     assert mix(0) == 0
     assert exponentials(-0x9E3779B97F4A7C15 % 2**64, 1).tolist() == pytest.approx([53 * math.log(2)])
+    assert mix(LARGEST) == 2**64 - 1  # and this is where the largest u comes from, 1 - 2^-53
+    assert exponentials((LARGEST - 0x9E3779B97F4A7C15) % 2**64, 1).tolist() == [-math.log1p(-(2.0**-53))]
 
 
 def pairs(kind: str) -> tuple[list[float], list[float]]:

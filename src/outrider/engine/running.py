@@ -132,7 +132,7 @@ class Running:
         sequence = request.sequence
         if self._prefixes is None or sequence.error is not None:
             return
-        sequence.cache.keep(())  # an interrupted pass has left its rows pending
+        sequence.cache.keep(())  # as below
         count = min(sequence.cache.length, most) // self._prefixes.slots
         lease = request.lease
         if lease is None or count <= len(lease.nodes):
@@ -144,7 +144,7 @@ class Running:
 
     def _let_go(self, request: Request) -> None:
         self._drafter.close(request.sequence.draft_state)
-        request.sequence.cache.keep(())
+        request.sequence.cache.keep(())  # an interrupted pass has left its rows pending
         request.sequence.cache.truncate(0)
         self._give_up_lease(request)
         request.lease = None

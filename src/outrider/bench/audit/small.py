@@ -38,7 +38,7 @@ def on_small(params: SamplingParams, *, sampled: bool) -> SamplingParams:
         max_tokens=LENGTH,
         min_tokens=min(params.min_tokens, 2),
         top_k=min(params.top_k, 2),
-        logit_bias=dict(enumerate(bias for _, bias in params.logit_bias[:VOCAB])),  # type: ignore[index]
+        logit_bias=dict(enumerate(bias for _, bias in params.logit_bias[:VOCAB])),  # type: ignore[index, union-attr]
         allowed_tokens=None if params.allowed_tokens is None else (0, 2),
         banned_tokens=(1,) if params.banned_tokens else (),
         banned_words=BANNED_WORDS[: len(params.banned_words)],
