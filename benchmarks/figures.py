@@ -151,15 +151,43 @@ def rule_costs() -> str:
     return "\n".join([*table(header, cells), "", *wrapped(text)]) + "\n"
 
 
-def rewritten(page: str, said: Callable[[], str] = figures) -> str:
+def accepted_lengths() -> str:
+    def interval(row: dict[str, Any], value: str) -> str:
+        return f"{row[value]:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+
+    document = read("accepted-length")
+    cells = [
+        [
+            row["shape"],
+            f"`{row['rule']}`",
+            interval(row, "mean_accepted_length"),
+            interval(row["over_first"], "ratio"),
+        ]
+        for row in document["results"]
+    ]
+    sampling, where = document["sampling"], document["provenance"]
+    shapes = ", ".join(dict.fromkeys(f"{row['shape']} {row['tree']}" for row in document["results"]))
+    suite = document["suite"]
+    text = (
+        f"Children at each level: {shapes}. {suite['prompts']} prompts of {suite['name']}, temperature "
+        f"{sampling['temperature']:g}, a draft every {sampling['every']} of {sampling['max_tokens']} tokens; "
+        f"target {where['model']['name']}, draft model {document['draft']}. Intervals: 95 % over prompts "
+        "drawn anew."
+    )
+    header = ["draft", "rule", "tokens per pass", "over the first rule of the draft"]
+    return "\n".join([*table(header, cells), "", *wrapped(text)]) + "\n"
+
+
+def rewritten(page: str, said: Sequence[Callable[[], str]] = (figures,)) -> str:
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    assert pattern.search(page), "the page has lost its markers"
-    return pattern.sub(lambda _: BEGIN + said() + END, page)
+    assert len(pattern.findall(page)) == len(said), "the page has lost its markers"
+    parts = iter(said)
+    return pattern.sub(lambda _: BEGIN + next(parts)() + END, page)
 
 
-PAGES: dict[Path, Callable[[], str]] = {
-    ROOT / "README.md": figures,
-    ROOT / "docs" / "benchmarks.md": rule_costs,
+PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
+    ROOT / "README.md": (figures,),
+    ROOT / "docs" / "benchmarks.md": (accepted_lengths, rule_costs),
 }
 
 
