@@ -54,7 +54,10 @@ def test_drafters_do_not_change_the_tokens(tiny: str, options: list[str], capsys
     for drafter in ("none", "suffix", f"lm:{tiny}"):
         words = ["generate", tiny, "--prompt", "abcabcabc", "--max-tokens", "40", "--json", *options]
         assert main([*words, "--drafter", drafter]) == 0
-        texts[drafter] = document(capsys)["token_ids"]
+        found = document(capsys)
+        texts[drafter] = found["token_ids"]
+        assert found["speculation"]["drafter"] == drafter
+        assert (found["speculation"]["drafted"] > 0) == (drafter != "none")
     assert texts["none"] == texts["suffix"] == texts[f"lm:{tiny}"]
 
 

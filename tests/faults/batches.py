@@ -13,6 +13,13 @@ ALONE = "loop/test_conformance.py::test_a_request_gets_the_same_tokens_alone_and
 
 FAULTS: list[Fault] = [
     fault(
+        "drafts go to the wrong requests where some of them get none",
+        STEP,
+        "for index, ask, tree in zip(asking, asks, proposed, strict=True):",
+        "for index, (ask, tree) in enumerate(zip(asks, proposed, strict=True)):",
+        test="loop/test_batches.py::test_a_request_that_reads_its_prompt_leaves_the_drafts_to_the_others",
+    ),
+    fault(
         "rows of one request are read as those of another",
         SCORE,
         "        row = rows.stop\n",
@@ -35,6 +42,13 @@ FAULTS: list[Fault] = [
         "test_a_model_drafter_draws_each_row_under_its_own_path_where_others_have_stopped",
     ),
     fault(
+        "a draft longer than the budget is cut in its tokens, not in its laws",
+        "loop/draft/constrained.py",
+        "parents[: ask.budget], laws[: ask.budget]",
+        "parents[: ask.budget], laws",
+        test="loop/draft/test_constrained.py::test_what_does_not_fit_into_the_budget_is_cut_with_its_laws",
+    ),
+    fault(
         "forced tokens are not counted in the budget of a tree",
         "loop/draft/lm_tree.py",
         "within(shape, ask.budget - forced, deepest + 1 - forced)",
@@ -54,6 +68,14 @@ FAULTS: list[Fault] = [
         "if not 0 <= token < vocab_size), None)",
         "if token >= vocab_size), None)",
         test="engine/test_engine.py::test_a_prompt_that_cannot_be_run_says_why",
+    ),
+    fault(
+        "ids without a token reach the embedding: those of a draft model with a larger output layer",
+        LM,
+        "logits[:, : self._vocabulary]",
+        "logits",
+        test="loop/test_batches.py::"
+        "test_a_draft_model_of_another_padding_drafts_as_if_it_had_the_target_s[coupled-8-13]",
     ),
     Fault(
         "a request drafts and emits before its prompt has been read",

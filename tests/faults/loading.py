@@ -40,6 +40,13 @@ FAULTS: list[Fault] = [
         test="test_llm.py::test_a_draft_model_is_used_and_one_of_other_tokens_is_refused",
     ),
     fault(
+        "a draft model whose tokens are in another order is taken for one of the same",
+        COMPARE,
+        "if own == other or (",
+        "if own in theirs.values() or (",
+        test="models/test_compare.py::test_the_same_tokens_in_another_order_are_a_difference",
+    ),
+    fault(
         "a draft model whose output layer is padded otherwise is refused",
         COMPARE,
         "if largest >= min(target_vocab, draft_vocab):",
@@ -53,6 +60,13 @@ FAULTS: list[Fault] = [
         'F.pad(logits, (missing, 0), value=float("-inf"))',
         test="loop/test_batches.py::"
         "test_a_draft_model_of_another_padding_drafts_as_if_it_had_the_target_s[coupled-13-8]",
+    ),
+    fault(
+        "the drafter of the command line is not the one that runs",
+        "cli/generate.py",
+        "            drafter=drafter,\n            drafter_options",
+        '            drafter="none",\n            drafter_options',
+        test="cli/test_generate.py::test_drafters_do_not_change_the_tokens",
     ),
     fault(
         "a drafter was asked for and nothing is drafted",

@@ -78,6 +78,21 @@ def test_a_model_drafter_draws_each_row_under_its_own_path_where_others_have_sto
         assert made.accepted == made.drafted > 0
 
 
+@pytest.mark.parametrize("rule", ["greedy", "coupled", "rejection"])
+def test_a_request_that_reads_its_prompt_leaves_the_drafts_to_the_others(rule: str) -> None:
+    """A draft of another request's would be exact all the same, and turned down."""
+    target = ToyTarget(VOCAB, seed=1, zeros=0.0)
+    engine = Engine(toy_model(target), ModelDrafter(target, VOCAB), drafter_name="lm", rule=rule, budget=4)
+    params = SamplingParams(temperature=0.0 if rule == "greedy" else 1.0, seed=3, max_tokens=20)
+    requests = [engine.submit(prompt, params) for prompt in ([0, 1] * 600, *PROMPTS)]
+    while engine.busy:
+        engine.step()
+    for request in requests:
+        assert request.result is not None
+        made = request.result.speculation
+        assert made.accepted == made.drafted == 16
+
+
 def test_a_drafter_that_goes_beyond_its_budget_is_found_at_once() -> None:
     """Its draft would reach past the length asked for, and past the context."""
 
@@ -108,19 +123,20 @@ def test_a_model_drafter_reads_a_long_prompt_in_pieces_and_still_agrees(length: 
 
 
 class Padded:
-    """A target whose output layer is padded to more rows than there are tokens, all very unlikely."""
+    """A target whose output layer is padded to more rows than there are tokens, all with one logit."""
 
     can_branch = True
 
-    def __init__(self, inner: ToyTarget, rows: int) -> None:
+    def __init__(self, inner: ToyTarget, rows: int, logit: float = -1e9) -> None:
         self.inner, self.vocab_size, self.context_limit = inner, rows, inner.context_limit
+        self.logit = logit
 
     def new_cache(self) -> ToyCache:
         return self.inner.new_cache()
 
     def forward(self, batch, caches) -> Tensor:  # type: ignore[no-untyped-def]
         logits = self.inner.forward(batch, caches)
-        return torch.nn.functional.pad(logits, (0, self.vocab_size - logits.shape[1]), value=-1e9)
+        return torch.nn.functional.pad(logits, (0, self.vocab_size - logits.shape[1]), value=self.logit)
 
 
 @pytest.mark.parametrize(("target_rows", "draft_rows"), [(VOCAB, VOCAB + 5), (VOCAB + 5, VOCAB)])
@@ -128,8 +144,9 @@ class Padded:
 def test_a_draft_model_of_another_padding_drafts_as_if_it_had_the_target_s(
     target_rows: int, draft_rows: int, rule: str
 ) -> None:
+    """Rows that stand for no token may hold anything: they are never drafted."""
     inner = ToyTarget(VOCAB, seed=1)
-    drafter = ModelDrafter(Padded(inner, draft_rows), target_rows)
+    drafter = ModelDrafter(Padded(inner, draft_rows, 1e3 if draft_rows > target_rows else -1e9), target_rows)
     model = toy_model(inner)
     model = type(model)("toy", Padded(inner, target_rows), model.tokenizer)
     params = SamplingParams(temperature=1.0, seed=3, max_tokens=40)

@@ -43,6 +43,11 @@ def test_the_first_differing_id_is_named_with_both_texts() -> None:
         check_same_vocabulary(Words("a", "b", "c"), Words("a", "x", "y"), 3, 3)
 
 
+def test_the_same_tokens_in_another_order_are_a_difference() -> None:
+    with pytest.raises(VocabularyError, match="id 1 is 'b' for the target and 'c' for the draft"):
+        check_same_vocabulary(Words("a", "b", "c"), Words("a", "c", "b"), 3, 3)
+
+
 def test_tokens_added_past_the_end_of_the_other_are_let_pass() -> None:
     check_same_vocabulary(Words("a", "b", tool=2), Words("a", "b"), 4, 2)
     check_same_vocabulary(Words("a", "b"), Words("a", "b", tool=5, think=6), 8, 8)

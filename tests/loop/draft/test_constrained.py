@@ -54,6 +54,12 @@ def test_forced_tokens_come_first_in_the_budget() -> None:
     assert begin_with(ask([1, 2], budget=3), tree([4, 5, 6], [-1, -1, -1])) == tree([1, 2, 4], [-1, 0, -1])
 
 
+def test_what_does_not_fit_into_the_budget_is_cut_with_its_laws() -> None:
+    guesses = tree([4, 5, 6], [-1, 0, 0], [None, LAW, LAW])
+    fitted = begin_with(ask([1, 2], budget=4), guesses)
+    assert fitted == tree([1, 2, 4, 5], [-1, 0, -1, 2], [None, None, None, LAW])
+
+
 def test_a_tree_that_draws_in_place_of_forced_tokens_gives_way_to_them() -> None:
     """Whatever was drawn, so that no guess is left out for what it is."""
     for drawn in ([1, 2], [4, 2]):
