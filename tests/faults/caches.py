@@ -113,8 +113,8 @@ FAULTS: list[Fault] = [
     fault(
         "the drafter is shown the target's rows in the place of other nodes",
         "loop/draft/recent.py",
-        "for row, place in enumerate(places):",
-        "for row, place in enumerate([places[-1], *places[:-1]]):",
+        "for index, place in enumerate(places):",
+        "for index, place in enumerate([places[-1], *places[:-1]]):",
         test="loop/draft/test_recent.py::test_rows_of_rejected_nodes_are_remembered_too",
     ),
     fault(
