@@ -41,7 +41,7 @@ faults: .venv/dev-installed  ## put every known fault into the code and see its 
 sanitize: .venv/dev-installed  ## tests of the native pass under the address and undefined-behaviour sanitizers
 	$(BIN)/pip install -q "cmake>=3.18" "nanobind>=2.4"
 	$(BIN)/cmake -S . -B build/sanitize -G "Unix Makefiles" -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" \
-	  -DCMAKE_CXX_COMPILER="$(CXX)" -DOUTRIDER_SANITIZE=ON
+	  -DCMAKE_CXX_COMPILER="$(CXX)" -DOUTRIDER_SANITIZE=ON -DOUTRIDER_EMULATE=ON
 	$(BIN)/cmake --build build/sanitize --parallel
 	OUTRIDER_CORE="$(CURDIR)/build/sanitize" OUTRIDER_FUZZ=$(FUZZ) OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \

@@ -17,9 +17,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.native import _core
+from tiny_blocks import KINDS, random_blocks
 
 EXAMPLES = int(os.environ.get("OUTRIDER_FUZZ", "1000"))
 WILD = (-(2**63), -(2**31) - 1, -2, -1, 0, 1, 2, 5, 11, 2**24, 2**31, 2**32, 2**40, 2**63 - 1)
+
+
+def _runs(isa: str) -> bool:
+    try:
+        _core.make_decoder(1, 1, 1, 1, 1, 2, 1e-5, isa)
+    except ValueError:
+        return False
+    return True
+
+
+ISAS = [None, *(isa for isa in ("portable", "avx2", "avx512", "amx", "neon") if _runs(isa))]
 
 
 @dataclass(frozen=True)
@@ -40,16 +52,21 @@ class Model:
         kv_heads = chance.randint(1, 3)
         self.shape = s = Shape(
             vocab=chance.randint(1, 40),
-            hidden=chance.randint(1, 40),
-            inner=chance.randint(1, 70),
-            heads=kv_heads * chance.randint(1, 9),
+            hidden=chance.choice([chance.randint(1, 40), 32, 64, 256]),
+            inner=chance.choice([chance.randint(1, 70), 32, 160, 256]),
+            heads=kv_heads * chance.choice([chance.randint(1, 9), 4, 8]),
             kv_heads=kv_heads,
-            dim=2 * chance.randint(1, 12),
+            dim=chance.choice([2 * chance.randint(1, 12), 8, 32]),
             layers=chance.randint(1, 3),
             limit=chance.choice([1, 9, 70]),
         )
 
         def matrix(outputs: int, inputs: int) -> _core.Matrix:
+            kinds = [kind for kind in KINDS if inputs % (256 if kind.endswith("_K") else 32) == 0]
+            if kinds and chance.random() < 0.7:
+                kind = chance.choice(kinds)
+                raw = random_blocks(kind, (outputs, inputs), numbers)
+                return _core.pack_blocks(raw, outputs, inputs, kind.lower())
             values = numbers.normal(0, 0.5, (outputs, inputs)).astype(np.float32)
             return _core.pack(values, chance.choice(["fp32", "fp16", "bf16", "int8"]))
 
@@ -57,7 +74,7 @@ class Model:
             return numbers.normal(1, 0.3, size).astype(np.float32)
 
         self.core = _core.make_decoder(
-            s.vocab, s.hidden, s.inner, s.heads, s.kv_heads, s.dim, 1e-5, chance.choice([None, "portable"])
+            s.vocab, s.hidden, s.inner, s.heads, s.kv_heads, s.dim, 1e-5, chance.choice(ISAS)
         )
         queries, keys = s.heads * s.dim, s.kv_heads * s.dim
         sizes = {

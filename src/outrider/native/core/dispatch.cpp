@@ -15,7 +15,9 @@ namespace {
 // The kernels with AMX, or null: where the processor has none for bf16, or the system, which must be asked, does not
 // let this process use its registers.
 const Kernels* amx_if_allowed() {
-#if defined(OUTRIDER_TILES) && defined(__linux__)
+#if defined(OUTRIDER_PLAYED_TILES)
+    return amx_kernels();
+#elif defined(OUTRIDER_TILES) && defined(__linux__)
     static const bool allowed = [] {
         constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24;
         unsigned a, b, c, d;
@@ -29,7 +31,9 @@ const Kernels* amx_if_allowed() {
 }
 
 const Kernels* best() {
-#if defined(__x86_64__)
+#if defined(OUTRIDER_PLAYED_TILES)
+    return amx_kernels();
+#elif defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&

@@ -12,7 +12,11 @@ using outrider::kBlock, outrider::kSuper;
 #include "stretch.hpp"
 #include "multiply_blocks.hpp"
 #include "rounding.hpp"
+#ifdef OUTRIDER_PLAYED_TILES
+#include <played_tiles.hpp>
+#else
 #include "tiles.hpp"
+#endif
 #include "multiply_tiles.hpp"
 // clang-format on
 
