@@ -13,7 +13,7 @@ from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
 from outrider.engine.result import Result
 from outrider.engine.samples import gather, submit_samples
-from outrider.engine.scheduler import Limits, check_whole
+from outrider.engine.scheduler import Limits
 from outrider.engine.service import Service
 from outrider.errors import CapabilityError, OptionError, PromptError, UnknownNameError
 from outrider.loop.accept.table import RuleChoice
@@ -223,7 +223,7 @@ def load(
     RuleChoice(rule, guarantee, lossy)
     check_budget(budget)
     checks.switch("fill_budget", fill_budget)
-    check_whole("prefix_bytes", prefix_bytes, 0)
+    checks.whole("prefix_bytes", prefix_bytes, "a whole number >= 0", 0)
     if threads is not None:
         import torch
 

@@ -80,16 +80,18 @@ class PrefixStore:
         with self._lock:
             path = self._path(tokens[: len(pages) * self.slots])
             self._hold(lease, path)
-            for index in range(len(path), len(pages)):
-                page = pages[index]
-                self.free(self._bytes + page.nbytes - self.most_bytes)
-                if self._bytes + page.nbytes > self.most_bytes:
-                    break
-                block = tuple(tokens[index * self.slots : (index + 1) * self.slots])
-                node = _Node(page, path[-1] if path else None, block)
-                self._below(node.parent)[block] = node
-                self._bytes += page.nbytes
-                path.append(node)
+            try:
+                for index in range(len(path), len(pages)):
+                    page = pages[index]
+                    self.free(self._bytes + page.nbytes - self.most_bytes)
+                    if self._bytes + page.nbytes > self.most_bytes:
+                        break
+                    block = tuple(tokens[index * self.slots : (index + 1) * self.slots])
+                    node = _Node(page, path[-1] if path else None, block)
+                    self._below(node.parent)[block] = node
+                    self._bytes += page.nbytes
+                    path.append(node)
+            finally:  # new pages can be dropped, and are known to be used, from here on
                 self._hold(lease, path)
 
     def release(self, lease: Lease) -> None:

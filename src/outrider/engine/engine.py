@@ -14,12 +14,13 @@ from outrider.engine.request import Request
 from outrider.engine.result import Chunk
 from outrider.engine.running import Running
 from outrider.engine.scheduler import Limits, Queue, share_rows, urgency
-from outrider.errors import OptionError, OverloadedError
+from outrider.errors import OverloadedError
 from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter
 from outrider.loop.step import step
 from outrider.models.base import LoadedModel
 from outrider.planner.latency import Latency
+from outrider.sampling import checks
 from outrider.sampling.constraint import Constraint
 from outrider.sampling.draws import DrawSource
 from outrider.sampling.params import SamplingParams
@@ -187,7 +188,7 @@ class Engine:
                 events.append(Event(request, chunk))
             if sequence.finish_reason is not None:
                 self._running.release(request)
-            else:
+            elif sequence.prompt_rows > 1:  # it has read a part of its text
                 self._running.store_prompt(request)
         return events
 
@@ -242,7 +243,6 @@ class Engine:
 
 def check_budget(budget: int | None) -> int | None:
     """Return a budget unchanged; OptionError where it is no whole number from 0 up."""
-    whole = isinstance(budget, int) and not isinstance(budget, bool)
-    if budget is not None and not (whole and budget >= 0):
-        raise OptionError(f"budget={budget!r} is not allowed; give a whole number >= 0 (0 drafts nothing)")
+    if budget is not None:
+        checks.whole("budget", budget, "a whole number >= 0 (0 drafts nothing)", 0)
     return budget

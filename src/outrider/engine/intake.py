@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections.abc import Sequence as Many
@@ -19,6 +18,7 @@ from outrider.loop.commit.stops import Stops
 from outrider.loop.sequence import Sequence
 from outrider.loop.verify.pack import LOGPROB_ROWS
 from outrider.models.base import LoadedModel
+from outrider.sampling import checks
 from outrider.sampling.constraint import Constraint
 from outrider.sampling.draws import DrawSource
 from outrider.sampling.keyed import KeyedSource
@@ -51,8 +51,11 @@ def request_of(
             f"leave {option} out"
         )
     if not isinstance(priority, int) or isinstance(priority, bool):
-        raise OptionError(f"priority={priority!r} is not allowed; give a whole number, higher ones go first")
-    deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
+        raise checks.refusal("priority", priority, "a whole number, higher ones go first")
+    deadline = None
+    if timeout is not None:
+        checks.number("timeout", timeout, "seconds, a number above 0", lambda seconds: seconds > 0)
+        deadline = time.monotonic() + timeout
     target, tokenizer = model.target, model.tokenizer
     check_prompt(prompt, target.vocab_size, target.context_limit)
     rule = resolve_rule(choice, params, has_law=has_law, branches=target.can_branch)
@@ -128,10 +131,3 @@ def check_prompt(prompt: Many[int], vocab_size: int, context_limit: int) -> None
     bad = next((token for token in prompt if not 0 <= token < vocab_size), None)
     if bad is not None:
         raise PromptError(f"token id {bad} is outside this model's vocabulary (0 to {vocab_size - 1})")
-
-
-def _seconds(timeout: object) -> float:
-    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not number or not math.isfinite(timeout) or timeout <= 0:  # type: ignore[arg-type, operator]
-        raise OptionError(f"timeout={timeout!r} is not allowed; give seconds, a number above 0")
-    return float(timeout)  # type: ignore[arg-type]

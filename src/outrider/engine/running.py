@@ -122,10 +122,7 @@ class Running:
 
     def store_prompt(self, request: Request) -> None:
         """Keep the pages of what a request has read of its prompt."""
-        if self._prefixes is None or request.lease is None:
-            return
-        if len(request.lease.nodes) * self._prefixes.slots < request.sequence.prompt_length:
-            self._store(request, request.sequence.prompt_length)
+        self._store(request, request.sequence.prompt_length)
 
     def _store(self, request: Request, most: int) -> None:
         """Keep the pages of the first `most` tokens of a request, as far as its cache holds them."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from outrider.engine.request import Request
-from outrider.errors import OptionError
+from outrider.sampling import checks
 
 FEWEST_ROWS = 8
 """A reader that does not finish gets at least one part in this many of a pass's rows, if it came first."""
@@ -30,15 +30,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, least in (("running", 1), ("waiting", 0), ("read_rows", 1), ("beside_rows", 1)):
-            check_whole(name, getattr(self, name), least)
+            checks.whole(name, getattr(self, name), f"a whole number >= {least}", least)
         if self.cache_bytes is not None:
-            check_whole("cache_bytes", self.cache_bytes, 1)
-
-
-def check_whole(name: str, value: object, least: int) -> None:
-    """Raise OptionError where a value is no whole number from `least` up."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise OptionError(f"{name}={value!r} is not allowed; give a whole number >= {least}")
+            checks.whole("cache_bytes", self.cache_bytes, "a whole number >= 1", 1)
 
 
 class Queue:
