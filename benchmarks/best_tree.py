@@ -41,7 +41,7 @@ def main() -> None:
         tried = [a + b for a, b in zip(tried, counts[0], strict=True)]
         right = [a + b for a, b in zip(right, counts[1], strict=True)]
     acceptance = rank_acceptance([tried], [right])
-    costs = measure_latency(llm.model.target).costs(1, given.budget)
+    costs = measure_latency(llm.model.target).costs(given.budget)
     cost = relative_cost(draft, llm.model.target)
     best = best_tree(acceptance, costs, draft_cost=cost)
     print(

@@ -21,7 +21,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "lm, width 3": ("lm", {"width": 3}),
     "lm, tree 3,2,1": ("lm", {"tree": "3,2,1"}),
 }
-ALL_DRAFTERS = [*DRAFTERS, *VARIANTS, "merged with lm", "random trees"]
+WITH_MODEL = {"merged with lm": "merged", "auto with lm": "auto"}
+ALL_DRAFTERS = [*DRAFTERS, *VARIANTS, *WITH_MODEL, "random trees"]
 EOS = (3,)
 """The end token of the models that settings are tested with."""
 
@@ -125,7 +126,7 @@ LAW_CASES = [
     *(("lm", sampling, 3) for sampling in ("repetition penalty", "no repeated 4-grams", "everything")),
     *(("lm", sampling, 4) for sampling in ("choice", "grammar", "regex with an end")),
     *((drafter, "choice", 4) for drafter in ("suffix", "lm, tree 3,2,1", "lm, width 3", "merged with lm")),
-    *((drafter, "grammar", 4) for drafter in ("suffix", "lm, tree 3,2,1", "merged with lm")),
+    *((drafter, "grammar", 4) for drafter in ("suffix", "lm, tree 3,2,1", "merged with lm", "auto with lm")),
     *((drafter, "regex with an end", 4) for drafter in ("lm, tree 3,2,1", "lm, width 3")),
     *((drafter, "sampled", 3) for drafter in ALL_DRAFTERS if drafter != "lm"),
     *(("suffix", sampling, 3) for sampling in ("penalties and filters", "own function", "everything")),
@@ -143,9 +144,11 @@ def make_drafter(
     if name == "random trees":
         return RandomTrees(3, vocab=target.vocab_size)
     drafting = toy_model(model or ToyTarget(target.vocab_size, seed=9, like=target, share=share))
-    if name == "merged with lm":
-        merged: Drafter = DRAFTERS.load("merged").merge(target, drafting, ("suffix", "recycle", "lm"), {})
-        return merged
+    if name in WITH_MODEL:
+        several: Drafter = DRAFTERS.load(WITH_MODEL[name]).merge(
+            target, drafting, ("suffix", "recycle", "lm"), {}
+        )
+        return several
     name, options = VARIANTS.get(name, (name, {}))
     kind = DRAFTERS.load(name)
     drafter: Drafter = kind.build(target, drafting if kind.takes_model else None, dict(options))

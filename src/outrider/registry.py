@@ -56,6 +56,7 @@ DRAFTERS = Table(
         "suffix": "outrider.loop.draft.suffix:SuffixDrafter",
         "recycle": "outrider.loop.draft.recycle:RecycleDrafter",
         "merged": "outrider.loop.draft.merged:MergedDrafter",
+        "auto": "outrider.loop.draft.auto:AutoDrafter",
         "lm": "outrider.loop.draft.lm:ModelDrafter",
     },
 )

@@ -6,7 +6,7 @@ Letters used in every shape: B sequences, N draft nodes of one sequence, R rows 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from typing import Protocol
@@ -56,16 +56,21 @@ class DraftTree:
     None: for every node). Among siblings the deterministic ones stand first; the others all carry one law,
     that of the first of them. Each later one was drawn from the same law without the tokens drawn before it
     (nothing is renormalised or copied; rules do that), or, where `replaced`, from the whole law again.
+
+    `chances [N]`, where the drafter tells them: the estimated chance that the pass keeps each node, at most
+    that of its parent, known before anything is drawn from the target.
     """
 
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     laws: tuple[Law | None, ...] | None = None
     replaced: bool = False
+    chances: tuple[float, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         assert len(self.tokens) == len(self.parents)
         assert all(-1 <= parent < node for node, parent in enumerate(self.parents))
+        assert self.chances is None or len(self.chances) == len(self.tokens)
         if self.laws is None:
             return
         assert len(self.laws) == len(self.tokens)
@@ -83,9 +88,33 @@ class DraftTree:
         return None if self.laws is None else self.laws[node]
 
     @classmethod
-    def chain(cls, tokens: Sequence[int], laws: Sequence[Law | None] | None = None) -> DraftTree:
+    def chain(
+        cls,
+        tokens: Sequence[int],
+        laws: Sequence[Law | None] | None = None,
+        chances: Sequence[float] | None = None,
+    ) -> DraftTree:
         """Return the tree in which every token continues the one before it."""
-        return cls(tuple(tokens), tuple(range(-1, len(tokens) - 1)), None if laws is None else tuple(laws))
+        return cls(
+            tuple(tokens),
+            tuple(range(-1, len(tokens) - 1)),
+            None if laws is None else tuple(laws),
+            chances=None if chances is None else tuple(chances),
+        )
+
+    def subtree(self, nodes: Sequence[int]) -> DraftTree:
+        """Return the tree of these nodes, in rising order; the parent of each is among them."""
+        if len(nodes) == len(self.tokens):
+            return self
+        place = {-1: -1, **{node: index for index, node in enumerate(nodes)}}
+        laws = None if self.laws is None else tuple(self.laws[node] for node in nodes)
+        return DraftTree(
+            tuple(self.tokens[node] for node in nodes),
+            tuple(place[self.parents[node]] for node in nodes),
+            laws if laws is not None and any(law is not None for law in laws) else None,
+            self.replaced,
+            None if self.chances is None else tuple(self.chances[node] for node in nodes),
+        )
 
     @property
     def is_chain(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from faults.fault import Fault, fault
 
-STEP = "loop/step.py"
+STEP, PROPOSE = "loop/step.py", "loop/propose.py"
 SCORE = "loop/verify/score.py"
 LM = "loop/draft/lm.py"
 INTAKE, RUNNING = "engine/intake.py", "engine/running.py"
@@ -14,9 +14,9 @@ ALONE = "loop/test_conformance.py::test_a_request_gets_the_same_tokens_alone_and
 FAULTS: list[Fault] = [
     fault(
         "drafts go to the wrong requests where some of them get none",
-        STEP,
-        "for index, ask, tree in zip(asking, asks, proposed, strict=True):",
-        "for index, (ask, tree) in enumerate(zip(asks, proposed, strict=True)):",
+        PROPOSE,
+        "for index, tree in zip(asked, trees, strict=True):",
+        "for index, tree in zip(ready, trees, strict=False):",
         test="loop/test_batches.py::test_a_request_that_reads_its_prompt_leaves_the_drafts_to_the_others",
     ),
     fault(
@@ -43,9 +43,9 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "a draft longer than the budget is cut in its tokens, not in its laws",
-        "loop/draft/constrained.py",
-        "parents[: ask.budget], laws[: ask.budget]",
-        "parents[: ask.budget], laws",
+        "types.py",
+        "tuple(self.laws[node] for node in nodes)",
+        "self.laws",
         test="loop/draft/test_constrained.py::test_what_does_not_fit_into_the_budget_is_cut_with_its_laws",
     ),
     fault(
@@ -57,10 +57,25 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "a drafter that drafts more than its budget runs past the context",
-        STEP,
-        '        assert len(tree) <= ask.budget, f"{drafter.name} kept to its budget"\n',
+        PROPOSE,
+        '        assert len(tree) <= asks[index].budget, f"{drafter.name} kept to its budget"\n',
         "",
         test="loop/test_batches.py::test_a_drafter_that_goes_beyond_its_budget_is_found_at_once",
+    ),
+    fault(
+        "guesses that were drawn are left out for what they are, where a pass has no room for all",
+        PROPOSE,
+        "(proposal.tree.laws is None or sequence.rule.guarantee is Guarantee.SAME_TOKENS)",
+        "True",
+        test="loop/test_propose.py::"
+        "test_a_draft_is_cut_to_what_pays_unless_it_was_drawn_for_a_rule_that_minds",
+    ),
+    fault(
+        "a request whose drafts always fail is drafted for all the same",
+        PROPOSE,
+        "sequences[i].breaker.allows() and ",
+        "",
+        test="loop/test_propose.py::test_a_request_whose_drafts_fail_is_asked_ever_more_rarely",
     ),
     fault(
         "ids without a token reach the embedding: those of a prompt",
@@ -80,7 +95,7 @@ FAULTS: list[Fault] = [
     Fault(
         "a request drafts and emits before its prompt has been read",
         (
-            (STEP, "if sequence.pending > sequence.prompt_rows:", "if False:"),
+            (PROPOSE, " if sequence.pending <= sequence.prompt_rows]", "]"),
             (
                 SCORE,
                 "end = len(sequence.tokens) if tree is not None else base + sequence.prompt_rows",
@@ -112,9 +127,9 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "a draft reaches past the context",
-        STEP,
-        "nodes = min(budget, sequence.room - 1)",
-        "nodes = budget",
+        PROPOSE,
+        "nodes = min(planner.budget, sequence.room - 1)",
+        "nodes = planner.budget",
         test="loop/test_conformance.py::"
         "test_a_prompt_close_to_the_context_limit_fills_it_exactly[random trees-3]",
     ),

@@ -95,7 +95,7 @@ FAULTS: list[Fault] = [
     Fault(
         "a draft reaches past max_tokens, and what it brings is not cut",
         (
-            ("loop/step.py", "nodes = min(budget, sequence.room - 1)", "nodes = budget"),
+            ("loop/propose.py", "nodes = min(planner.budget, sequence.room - 1)", "nodes = planner.budget"),
             (STOPS, "enumerate(run[:room])", "enumerate(run)"),
             (STOPS, 'return room, "length"', 'return len(run), "length"'),
         ),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-import outrider.loop.step as loop
+import outrider.loop.propose as loop
 from conftest import VOCAB, run, toy_model
 from matrix import EOS, PREFIXED, make_drafter
 from outrider.engine.engine import Engine
@@ -145,7 +145,7 @@ def drawn_guesses_are_cut_for_what_they_are(patch: Patch) -> None:
 
     def cut(tree: DraftTree, processing: Processing | None) -> DraftTree:
         bare = constrained.cut(replace(tree, laws=None), processing)
-        return replace(bare, laws=tree.laws[: len(bare)] if tree.laws else None)
+        return replace(bare, laws=tree.laws[: len(bare)] if tree.laws else None, chances=None)
 
     patch.setattr(loop, "cut", cut)
 

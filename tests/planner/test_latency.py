@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -34,15 +36,29 @@ def test_a_curve_rises_keeps_the_total_and_leaves_rising_times_alone(times: list
     assert Latency.of(enumerate(sorted(times), start=1)).milliseconds == pytest.approx(sorted(times))
 
 
-def test_costs_begin_with_one_and_count_the_rows_of_all_sequences() -> None:
-    assert CURVE.costs(1, 3) == (1.0, 1.1, 1.15, 1.2)
-    assert CURVE.costs(2, 1) == (1.0, 12.0 / 11.0)
-    assert CURVE.costs(4, 0) == (1.0,)
+def test_what_rows_look_back_at_adds_to_their_time() -> None:
+    curve = replace(CURVE, per_key=0.001)
+    assert curve.at(2, 2000) == 13.0
+    assert curve.at(0, 2000) == 0.0
+
+
+def test_costs_begin_with_one() -> None:
+    assert CURVE.costs(3) == (1.0, 1.1, 1.15, 1.2)
+    assert CURVE.costs(0) == (1.0,)
+
+
+def test_a_target_with_room_tells_what_looking_far_back_costs() -> None:
+    class Slow(ToyTarget):
+        def forward(self, batch, caches):  # type: ignore[no-untyped-def]
+            time.sleep(2e-8 * len(batch.tokens) * caches[0].length)
+            return super().forward(batch, caches)
+
+    assert measure_latency(Slow(8, context_limit=2048)).per_key > 1e-5
 
 
 def test_a_target_is_measured_from_one_row_up() -> None:
     latency = measure_latency(ToyTarget(8))
-    assert latency.rows == (1, 2, 3, 4, 6, 8, 12, 16)
+    assert latency.rows == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
     assert latency.at(1) > 0
 
 
@@ -86,7 +102,7 @@ def test_a_curve_is_measured_once_and_kept_for_the_next_run(
 def test_a_curve_from_a_busy_moment_is_measured_again(place: Path) -> None:
     MeasuredLatency(ToyTarget(8), {}, place).get()
     slow = Latency((1, 2), (1e6, 1e6))
-    kept(place).write_text(json.dumps({"rows": slow.rows, "milliseconds": slow.milliseconds}))
+    kept(place).write_text(json.dumps(asdict(slow)))
     assert MeasuredLatency(ToyTarget(8), {}, place).get().at(1) < 1e6
     assert json.loads(kept(place).read_text())["milliseconds"][0] < 1e6
 

@@ -11,8 +11,8 @@ from outrider.errors import OptionError
 from outrider.registry import DRAFTERS, LOSSY_RULES, PEERS, RULES
 
 DRAFTER_HELP = (
-    f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH), merged two or more "
-    "others (merged:suffix+recycle, merged:suffix+lm:PATH)."
+    f"Drafter: {', '.join(DRAFTERS)}; lm takes a model after a colon (lm:PATH), merged and auto take "
+    "two or more others (merged:suffix+recycle, auto:suffix+lm:PATH)."
 )
 PEER_HELP = (
     f"Run another engine on the same prompts: {', '.join(PEERS)}; "

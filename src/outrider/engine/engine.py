@@ -20,6 +20,7 @@ from outrider.loop.draft.base import Drafter
 from outrider.loop.step import step
 from outrider.models.base import LoadedModel
 from outrider.planner.latency import Latency
+from outrider.planner.planner import Planner
 from outrider.sampling import checks
 from outrider.sampling.constraint import Constraint
 from outrider.sampling.draws import DrawSource
@@ -70,7 +71,7 @@ class Engine:
         self._choice = RuleChoice(rule, guarantee, lossy)
         checked = check_budget(budget)
         self._budget = DEFAULT_BUDGET if checked is None else checked
-        self._latency = latency
+        self._planner = Planner(self._budget, latency)
         self._limits = Limits() if limits is None else limits
         self._waiting = Queue()
         self._running = Running(self._target, self._drafter, self._limits, prefixes)
@@ -177,8 +178,8 @@ class Engine:
             return events
         for request in chosen:
             request.begin()
-        costs = self._latency.costs(len(chosen), self._budget) if self._latency else ()
-        step(self._target, self._drafter, [request.sequence for request in chosen], self._budget, costs)
+        step(self._target, self._drafter, [request.sequence for request in chosen], self._planner)
+        self._planner.note_asks(*self._drafter.take_asks())
         target_seconds, draft_seconds = self._target.take(), self._drafter.take()
         for request in chosen:
             sequence = request.sequence

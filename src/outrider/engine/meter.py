@@ -53,6 +53,7 @@ class MeteredDrafter:
         self.weighs_costs, self.observes = drafter.weighs_costs, drafter.observes
         self.speculates = drafter.speculates
         self._seconds = 0.0
+        self._asks, self._asked = 0, 0.0
 
     def open(self, prompt: Sequence[int]) -> Any:
         """Pass on."""
@@ -62,7 +63,10 @@ class MeteredDrafter:
         """Pass on, timed."""
         start = time.perf_counter()
         trees = self._drafter.propose(asks)
-        self._seconds += time.perf_counter() - start
+        took = time.perf_counter() - start
+        self._seconds += took
+        self._asks += len(asks)
+        self._asked += took
         return trees
 
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
@@ -85,3 +89,9 @@ class MeteredDrafter:
         """Return the seconds since the last call."""
         seconds, self._seconds = self._seconds, 0.0
         return seconds
+
+    def take_asks(self) -> tuple[int, float]:
+        """Return how many drafts were asked for since the last call, and the milliseconds they took."""
+        asks, milliseconds = self._asks, 1000 * self._asked
+        self._asks, self._asked = 0, 0.0
+        return asks, milliseconds

@@ -10,6 +10,7 @@ from outrider.errors import OutriderError
 from outrider.loop.accept.base import Rule
 from outrider.loop.commit.record import Record
 from outrider.loop.commit.stops import Stops
+from outrider.planner.breaker import Breaker
 from outrider.sampling.draws import DrawSource
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
@@ -44,6 +45,8 @@ class Sequence:
     """Where the logprobs that were asked for are noted; None where none were."""
     request: int = 0
     """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
+    breaker: Breaker = field(default_factory=Breaker)
+    """Keeps drafts that don't pay from being made."""
     steps: list[StepRecord] = field(default_factory=list)
     finish_reason: str | None = None
     error: OutriderError | None = None

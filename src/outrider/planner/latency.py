@@ -1,7 +1,8 @@
-"""The time of a target pass by the rows in it, and what a draft node therefore costs."""
+"""The time of a target pass by the rows in it and by what they look back at."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
@@ -9,13 +10,15 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """A measured latency curve: a pass over `rows[i]` rows takes `milliseconds[i]`.
+    """A measured latency curve: a pass over `rows[i]` rows takes `milliseconds[i]`, over a short text.
 
-    `rows` rise and begin at 1; `milliseconds` never fall.
+    `rows` rise and begin at 1; `milliseconds` never fall. `per_key` is what one more cached token costs one
+    row, in milliseconds.
     """
 
     rows: tuple[int, ...]
     milliseconds: tuple[float, ...]
+    per_key: float = 0.0
 
     def __post_init__(self) -> None:
         assert len(self.rows) == len(self.milliseconds) >= 2
@@ -23,9 +26,10 @@ class Latency:
         assert all(low < high for low, high in zip(self.rows, self.rows[1:], strict=False))
         assert self.milliseconds[0] > 0
         assert list(self.milliseconds) == sorted(self.milliseconds)
+        assert self.per_key >= 0
 
     @classmethod
-    def of(cls, points: Iterable[tuple[int, float]]) -> Latency:
+    def of(cls, points: Iterable[tuple[int, float]], per_key: float = 0.0) -> Latency:
         """Return the curve through measured (rows, milliseconds).
 
         More rows are never less work, so where times fall they are noise and get their mean: the curve is
@@ -40,20 +44,26 @@ class Latency:
                 total, count = total + before, count + members
             pools.append((total, count))
         means = [total / count for total, count in pools for _ in range(count)]
-        return cls(rows, tuple(accumulate(means, max)))  # a mean may round below an equal one before it
+        # A mean may round below an equal one before it.
+        return cls(rows, tuple(accumulate(means, max)), max(per_key, 0.0))
 
-    def at(self, rows: float) -> float:
-        """Return the milliseconds of a pass, linear between measured counts and past the last one."""
-        last = len(self.rows) - 1
-        high = next((index for index in range(1, last) if self.rows[index] >= rows), last)
+    def at(self, rows: float, keys: float = 0.0) -> float:
+        """Return the milliseconds of a pass, linear between measured counts and past the last one.
+
+        `keys`: cached tokens that its rows look back at, summed over the rows. No rows take no time.
+        """
+        if rows <= 0:
+            return 0.0
+        high = min(max(bisect_left(self.rows, rows), 1), len(self.rows) - 1)
         left, right = self.rows[high - 1], self.rows[high]
         share = (rows - left) / (right - left)
-        return self.milliseconds[high - 1] * (1 - share) + self.milliseconds[high] * share
+        return (
+            self.milliseconds[high - 1] * (1 - share) + self.milliseconds[high] * share + self.per_key * keys
+        )
 
-    def costs(self, sequences: int, budget: int) -> tuple[float, ...]:
-        """Return the time of a pass in which each of `sequences` drafts n nodes over one in which none does.
+    def costs(self, budget: int) -> tuple[float, ...]:
+        """Return the time of one sequence's pass with n draft nodes over one with none, n = 0 … budget.
 
-        [budget + 1], for n = 0 … budget; it begins with 1 and never falls.
+        [budget + 1]; it begins with 1 and never falls.
         """
-        plain = self.at(sequences)
-        return tuple(self.at(sequences * (1 + nodes)) / plain for nodes in range(budget + 1))
+        return tuple(self.at(1 + nodes) / self.at(1) for nodes in range(budget + 1))

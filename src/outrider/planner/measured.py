@@ -8,6 +8,7 @@ import json
 import statistics
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from outrider.models.base import Target
@@ -15,18 +16,20 @@ from outrider.planner.cost import in_turns
 from outrider.planner.latency import Latency
 from outrider.planner.probe import TargetProbe
 
-ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 CONTEXT = 64
+FAR_CONTEXT, FAR_ROWS = 1024, 8
+"""Where the cost of looking far back is measured."""
 SECONDS = 1.5
 """Time spent on measuring, unless `FEWEST_ROUNDS` take longer."""
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
 BUSY = 0.8
 """A kept curve was measured on a busy machine where one row now takes less than this share of its time."""
-_VERSION = 1
+_VERSION = 2
 
 
 def measure_latency(target: Target) -> Latency:
-    """Time passes of 1 to 16 rows on top of up to 64 cached tokens.
+    """Time passes of 1 to 64 rows on top of up to 64 cached tokens, and a few on top of 1024.
 
     The counts take turns, and the median of each stands: a machine shared with others now and then runs one
     pass much faster or slower than the rest, and costs are ratios of what is usual.
@@ -46,7 +49,17 @@ def measure_latency(target: Target) -> Latency:
     medians = {count: statistics.median(found) for count, found in times.items()}
     if len(medians) == 1:  # a context of one token leaves nothing to draft
         medians[2] = medians[1]
-    return Latency.of(medians.items())
+    return Latency.of(medians.items(), _per_key(target, medians))
+
+
+def _per_key(target: Target, near: Mapping[int, float]) -> float:
+    """Return the milliseconds that one more cached token costs a row; 0 where the context is short."""
+    if target.context_limit < FAR_CONTEXT + FAR_ROWS:
+        return 0.0
+    probe = TargetProbe(target)
+    probe.fill(FAR_CONTEXT)
+    far = 1000 * statistics.median(probe.time(FAR_ROWS) for _ in range(2 + FEWEST_ROUNDS))
+    return (far - near[FAR_ROWS]) / (FAR_ROWS * (FAR_CONTEXT - CONTEXT))
 
 
 def _one_row(target: Target) -> float:
@@ -90,7 +103,7 @@ def _read(path: Path | None) -> Latency | None:
         return None
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AssertionError):
         kept = json.loads(path.read_text(encoding="utf-8"))
-        return Latency(tuple(kept["rows"]), tuple(kept["milliseconds"]))
+        return Latency(tuple(kept["rows"]), tuple(kept["milliseconds"]), kept["per_key"])
     return None
 
 
@@ -99,7 +112,5 @@ def _write(path: Path, latency: Latency) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{time.time_ns()}")
-        temporary.write_text(
-            json.dumps({"rows": latency.rows, "milliseconds": latency.milliseconds}), encoding="utf-8"
-        )
+        temporary.write_text(json.dumps(asdict(latency)), encoding="utf-8")
         temporary.replace(path)

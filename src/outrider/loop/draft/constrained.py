@@ -26,9 +26,10 @@ def begin_with(ask: Ask, tree: DraftTree) -> DraftTree:
     assert len(forced) <= ask.budget
     drawn = any(tree.law(node) is not None for node in tree.children(-1))
     if drawn or not (ask.branch or _follows(tree, forced)):
-        return DraftTree.chain(forced)
+        return DraftTree.chain(forced, chances=[1.0] * len(forced))
     tokens, parents = list(forced), list(range(-1, len(forced) - 1))
     laws: list[Law | None] = [None] * len(forced)
+    chances = [1.0] * len(forced)
     place = {-1: -1}
     for node, parent in enumerate(tree.parents):
         before, token, law = place[parent], tree.tokens[node], tree.law(node)
@@ -39,7 +40,16 @@ def begin_with(ask: Ask, tree: DraftTree) -> DraftTree:
         tokens.append(token)
         parents.append(before)
         laws.append(law)
-    return _tree(tokens[: ask.budget], parents[: ask.budget], laws[: ask.budget], tree.replaced)
+        chances.append(tree.chances[node] if tree.chances else 0.0)
+    drawn = any(law is not None for law in laws)
+    begun = DraftTree(
+        tuple(tokens),
+        tuple(parents),
+        tuple(laws) if drawn else None,
+        tree.replaced,
+        tuple(chances) if tree.chances or not len(tree) else None,
+    )
+    return begun.subtree(range(min(len(begun), ask.budget)))
 
 
 def cut(tree: DraftTree, processing: Processing | None) -> DraftTree:
@@ -49,20 +59,16 @@ def cut(tree: DraftTree, processing: Processing | None) -> DraftTree:
     if processing is None or not processing.constrained or not len(tree):
         return tree
     paths: dict[int, tuple[int, ...]] = {-1: ()}
-    place = {-1: -1}
     kept: list[int] = []
     for node, parent in enumerate(tree.parents):
-        if parent not in place or processing.is_over(paths[parent]):
+        if parent not in paths or processing.is_over(paths[parent]):
             continue
-        paths[node] = (*paths[parent], tree.tokens[node])
-        if tree.law(node) is None and processing.accepts(paths[node]) < len(paths[node]):
+        path = (*paths[parent], tree.tokens[node])
+        if tree.law(node) is None and processing.accepts(path) < len(path):
             continue
-        place[node] = len(kept)
+        paths[node] = path
         kept.append(node)
-    if len(kept) == len(tree):
-        return tree
-    tokens, laws = [tree.tokens[node] for node in kept], [tree.law(node) for node in kept]
-    return _tree(tokens, [place[tree.parents[node]] for node in kept], laws, tree.replaced)
+    return tree.subtree(kept)
 
 
 def _follows(tree: DraftTree, forced: Sequence[int]) -> bool:
@@ -71,10 +77,3 @@ def _follows(tree: DraftTree, forced: Sequence[int]) -> bool:
         tree.law(node) is None and tree.tokens[node] == forced[node]
         for node in range(min(len(tree), len(forced)))
     )
-
-
-def _tree(
-    tokens: Sequence[int], parents: Sequence[int], laws: Sequence[Law | None], replaced: bool
-) -> DraftTree:
-    drawn = any(law is not None for law in laws)
-    return DraftTree(tuple(tokens), tuple(parents), tuple(laws) if drawn else None, replaced)

@@ -95,7 +95,11 @@ class Growth:
         for node in ranked:
             number[node] = len(number) - 1
         parents = tuple(number[self.branches.parents[node]] for node in ranked)
-        return DraftTree(tuple(self.branches.tokens[node] for node in ranked), parents)
+        return DraftTree(
+            tuple(self.branches.tokens[node] for node in ranked),
+            parents,
+            chances=tuple(self._survival[node] for node in ranked),
+        )
 
     def learn(self, tokens: Sequence[int]) -> None:
         """Note which guesses were right, as far as committed tokens stayed in the tree that was grown."""

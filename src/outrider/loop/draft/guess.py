@@ -98,12 +98,15 @@ class Grown:
 
     tokens: list[int]
     parents: list[int]
+    survivals: list[float]
     guesses: list[list[Guess]]
     """First those after the committed text, then those after each node in turn, as far as they were made."""
 
     def first(self, count: int) -> DraftTree:
         """Return the tree of the first `count` nodes."""
-        return DraftTree(tuple(self.tokens[:count]), tuple(self.parents[:count]))
+        return DraftTree(
+            tuple(self.tokens[:count]), tuple(self.parents[:count]), chances=tuple(self.survivals[:count])
+        )
 
     def child(self, node: int, token: int) -> int | None:
         """Return the child of a node (−1: of the committed text) that holds a token; None without one."""
@@ -156,7 +159,7 @@ def best_first(
         if len(tokens) == budget:
             break
         place = weighed.follow(state, place, token)
-    grown = Grown(tokens, parents, made)
+    grown = Grown(tokens, parents, survivals, made)
     return grown.first(best_count(survivals, costs)), grown
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -12,8 +14,10 @@ from torch import Tensor
 from outrider.cache.base import Cache
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask, Drafter, Rows
+from outrider.loop.draft.guess import BINS
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.options import check_range, read_options
+from outrider.loop.draft.rates import Rates
 from outrider.loop.draft.shape import parse_shape
 from outrider.loop.draft.worth import worth_a_node, worth_a_pass
 from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
@@ -46,6 +50,19 @@ class DraftState:
 
     cache: Cache
     tokens: list[int] = field(default_factory=list)
+    rates: Rates = field(default_factory=Rates)
+    """How often its guesses came true, by how sure it was."""
+    last: list[tuple[int, int | None]] = field(default_factory=list)
+    """Tokens of the last draft, each with the bin of its confidence; None where a grammar forced it."""
+
+    def learn(self, tokens: Sequence[int]) -> None:
+        """Note which guesses of the last draft came true, up to the first that did not."""
+        for (guess, confidence), token in zip(self.last, tokens, strict=False):
+            if confidence is not None:
+                self.rates.record(confidence, guess == token)
+            if guess != token:
+                break
+        self.last = []
 
 
 class ModelDrafter:
@@ -53,8 +70,9 @@ class ModelDrafter:
 
     Every node carries the law it was drawn from, where the rule reads it; at temperature 0 nothing is drawn.
     A chain ends where another pass of the draft model, or another row of the target's, is not worth its time,
-    going by how sure the draft model was at each position. Whether a position is drafted follows from the
-    laws up to it and the tokens before it, never from the token drawn there, which no rule minds. Tokens that
+    going by how sure the draft model was at each position, and how often it was right where it was so sure.
+    Whether a position is drafted follows from the laws up to it and the tokens before it, never from the
+    token drawn there, which no rule minds. Tokens that
     a grammar forces come first, without a pass or a draw, and the chain goes on behind them. `cost` is
     the time of a draft pass over that of a target pass.
     """
@@ -70,7 +88,7 @@ class ModelDrafter:
     def __init__(self, model: Target, vocabulary: int, cost: float = 0.0) -> None:
         self._model = model
         self._vocabulary = vocabulary
-        self._cost = cost
+        self.cost = cost
 
     @classmethod
     def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
@@ -97,6 +115,7 @@ class ModelDrafter:
     def extend(self, state: DraftState, tokens: Sequence[int], kept: int) -> None:
         """Take over what was committed; `propose` has left the cache at the committed text."""
         state.tokens.extend(tokens)
+        state.learn(tokens)
         # The cache holds the old text and the drafted tokens that were fed; those that were kept may stay.
         state.cache.truncate(min(state.cache.length, len(state.tokens) - len(tokens) + kept))
 
@@ -110,11 +129,12 @@ class ModelDrafter:
         tokens = [list(ask.forced) for ask in asks]
         laws: list[list[Law | None]] = [[None] * len(t) for t in tokens]
         chances = [[1.0] * len(t) for t in tokens]
+        bins: list[list[int | None]] = [[None] * len(t) for t in tokens]
         length = [min(ask.budget, self._model.context_limit - len(ask.state.tokens) + 1) for ask in asks]
         while going := [
             i
             for i, ask in enumerate(asks)
-            if len(tokens[i]) < length[i] and worth_a_pass(chances[i], ask.costs, self._cost)
+            if len(tokens[i]) < length[i] and worth_a_pass(chances[i], ask.costs, self.cost)
         ]:
             for index, found in zip(going, self._laws([asks[i] for i in going], tokens, going), strict=True):
                 ask, depth = asks[index], len(tokens[index])
@@ -122,8 +142,11 @@ class ModelDrafter:
                     if found.is_dead_end(0):
                         length[index] = depth
                         continue
-                    chances[index].append(found.confidence(0))
-                if not worth_a_node(chances[index], ask.costs, self._cost):
+                    confidence = found.confidence(0)
+                bins[index].append(int(BINS * confidence))
+                rate = ask.state.rates.rate(bins[index][-1], confidence)
+                chances[index].append(min(rate, 1.0))
+                if not worth_a_node(chances[index], ask.costs, self.cost):
                     length[index] = depth
                     continue
                 if ask.params.greedy:
@@ -134,9 +157,15 @@ class ModelDrafter:
                     law = found[0]
                     tokens[index].append(ask.draws.token(law, depth))
                 laws[index].append(law if ask.wants_laws else None)
+        for ask, drafted, sure in zip(asks, tokens, bins, strict=True):
+            ask.state.last = list(zip(drafted, sure, strict=False))
         return [
-            DraftTree.chain(t, q if any(law is not None for law in q) else None)
-            for t, q in zip(tokens, laws, strict=True)
+            DraftTree.chain(
+                drafted,
+                own if any(law is not None for law in own) else None,
+                list(itertools.accumulate(likely[: len(drafted)], operator.mul)),
+            )
+            for drafted, own, likely in zip(tokens, laws, chances, strict=True)
         ]
 
     def _laws(self, asks: list[Ask], drafted: list[list[int]], going: list[int]) -> list[LogitLaws]:

@@ -49,4 +49,4 @@ def grow(chains: Iterable[Chain], budget: int, costs: Sequence[float] = ()) -> D
         parents.append(parent)
         chances.append(scores[node])
     count = best_count(chances, costs)
-    return DraftTree(tuple(taken[:count]), tuple(parents[:count]))
+    return DraftTree(tuple(taken[:count]), tuple(parents[:count]), chances=tuple(chances[:count]))

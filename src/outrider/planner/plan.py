@@ -1,0 +1,77 @@
+"""How many draft nodes a pass holds, and whose: as many as bring the most tokens for their time.
+
+A pass with none gives one token to each of its S sequences. Its rate, S tokens in T(S) milliseconds, is what
+time is worth: K nodes that lengthen a pass by D ms cost D · S / T(S) tokens, and pay where more than that is
+expected to be kept of them. Rows that read a prompt share the pass; they make its time longer, not its worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from outrider.planner.latency import Latency
+
+
+class Plan:
+    """What draft nodes of one pass cost, and which of them are worth it."""
+
+    def __init__(self, latency: Latency, contexts: Sequence[int], reading: int = 0) -> None:
+        """`contexts`: cached tokens of each sequence that gets a token; `reading`: rows that only read."""
+        assert contexts
+        self._latency = latency
+        self._contexts = contexts
+        self._rows = reading + len(contexts)
+        self._plain = latency.at(len(contexts), sum(contexts))
+        self._base = latency.at(self._rows)
+
+    def costs(self, budget: int, *, context: int, drafting: int = 1) -> tuple[float, ...]:
+        """Return what n nodes of one sequence cost, for n = 0 … budget, where a pass with none counts as 1.
+
+        [budget + 1]; it never falls, and n nodes pay where they bring tokens to more than this. `drafting`:
+        sequences that draft as many nodes each, 1 where nobody else does.
+        """
+        keys = [context * nodes * drafting for nodes in range(budget + 1)]
+        return tuple(1 + self.price(nodes * drafting, keys[nodes]) / drafting for nodes in range(budget + 1))
+
+    def price(self, nodes: float, keys: float) -> float:
+        """Return the tokens that all sequences could have had in the time of `nodes` draft nodes.
+
+        `keys`: cached tokens that these look back at, summed.
+        """
+        more = self._latency.at(self._rows + nodes, keys) - self._base
+        return len(self._contexts) * more / self._plain
+
+    def tokens(self, milliseconds: float) -> float:
+        """Return the tokens that all sequences could have had in this time."""
+        return len(self._contexts) * milliseconds / self._plain
+
+    def can_pay(self, budget: int, *, context: int) -> bool:
+        """Tell whether drafts of one sequence, were they all right, could bring more than they cost."""
+        costs = self.costs(budget, context=context)
+        return any(costs[nodes] < 1 + nodes for nodes in range(1, budget + 1))
+
+    def share(self, chances: Sequence[Sequence[float]], fixed: int = 0) -> list[list[int]]:
+        """Return which nodes of each sequence the pass holds, in rising order.
+
+        `chances[b][i]`: that node i of sequence b is kept, at most that of its parent, which comes before it.
+        `fixed`: nodes that are held in any case, and taken to be just worth their time. All nodes are ranked
+        together; as many of the likeliest as bring the most tokens for their time are taken, so a parent is
+        never left out for its child.
+        """
+        ranked = sorted(
+            (-chance, node, b) for b, nodes in enumerate(chances) for node, chance in enumerate(nodes)
+        )
+        sequences = len(self._contexts)
+        tokens = sequences + self.price(fixed, 0.0)
+        keys = accumulate(self._contexts[b] for _, _, b in ranked)
+        best, count = 1.0, 0
+        for taken, ((negative, _, _), looked) in enumerate(zip(ranked, keys, strict=True), start=1):
+            tokens -= negative
+            rate = tokens / (sequences + self.price(fixed + taken, looked))
+            if rate > best:
+                best, count = rate, taken
+        held: list[list[int]] = [[] for _ in chances]
+        for _, node, b in ranked[:count]:
+            held[b].append(node)
+        return [sorted(nodes) for nodes in held]

@@ -1,0 +1,133 @@
+"""How a pass is shared out: what nodes cost, whose are held, and when drafting stops."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.planner.breaker import ALLOWANCE, DEEPEST, MOST, Breaker
+from outrider.planner.latency import Latency
+from outrider.planner.plan import Plan
+from outrider.planner.planner import Planner
+
+FLAT = Latency((1, 2), (10.0, 10.0))
+STEEP = Latency((1, 2), (10.0, 20.0))
+CURVE = Latency((1, 4, 8, 16), (10.0, 11.0, 14.0, 30.0))
+
+
+def falling(steps: Sequence[float]) -> list[float]:
+    return list(itertools.accumulate(steps, lambda a, b: a * b))
+
+
+chains = st.lists(st.lists(st.floats(0.0, 1.0), max_size=3).map(falling), min_size=1, max_size=3)
+curves = st.lists(st.floats(0.1, 10.0), min_size=4, max_size=4).map(
+    lambda more: Latency((1, 3, 6, 12), tuple(itertools.accumulate(more)))
+)
+
+
+@given(curves, chains, st.integers(0, 3))
+def test_no_other_choice_of_nodes_brings_more_tokens_for_its_time(
+    curve: Latency, chances: list[list[float]], reading: int
+) -> None:
+    plan = Plan(curve, [0] * len(chances), reading)
+
+    def rate(held: Sequence[Sequence[int]]) -> float:
+        kept = sum(own[node] for own, nodes in zip(chances, held, strict=True) for node in nodes)
+        return (len(chances) + kept) / (len(chances) + plan.price(sum(map(len, held)), 0))
+
+    held = plan.share(chances)
+    every = itertools.product(*([range(n) for n in range(len(own) + 1)] for own in chances))
+    assert rate(held) >= max(map(rate, every)) - 1e-12
+
+
+def test_the_likeliest_nodes_of_all_sequences_are_held_a_parent_before_its_child() -> None:
+    plan = Plan(Latency((1, 2, 5, 9), (10.0, 10.5, 12.0, 40.0)), [0, 0])
+    assert plan.share([[0.9, 0.9, 0.1], [0.5, 0.2]]) == [[0, 1], [0]]
+
+
+def test_nodes_that_cost_nothing_are_all_held_and_those_that_cost_a_pass_never() -> None:
+    assert Plan(FLAT, [0, 0]).share([[0.5, 0.1], [0.01]]) == [[0, 1], [0]]
+    assert Plan(STEEP, [0, 0]).share([[0.99, 0.9], [1.0]]) == [[], []]
+    assert not Plan(STEEP, [0]).can_pay(8, context=0)
+    assert Plan(CURVE, [0]).can_pay(8, context=0)
+
+
+def test_a_node_costs_the_tokens_that_all_could_have_had_in_its_time() -> None:
+    plan = Plan(CURVE, [0] * 4)
+    assert plan.price(4, 0) == pytest.approx(4 * 3 / 11)
+    assert plan.tokens(11.0) == pytest.approx(4.0)
+    assert plan.costs(4, context=0)[4] == pytest.approx(1 + 4 * 3 / 11)
+
+
+def test_alone_costs_are_the_time_over_that_of_a_plain_pass() -> None:
+    assert Plan(CURVE, [0]).costs(7, context=0) == pytest.approx(CURVE.costs(7))
+
+
+def test_where_all_draft_alike_a_node_of_each_is_paid_for_by_each() -> None:
+    together = Plan(CURVE, [0] * 4).costs(3, context=0, drafting=4)
+    assert together[1] == pytest.approx(14 / 11)
+    assert together[3] == pytest.approx(30 / 11)
+
+
+def test_rows_that_read_make_nodes_no_cheaper_than_their_time() -> None:
+    beside = Plan(CURVE, [0], reading=7)
+    assert beside.price(8, 0) == pytest.approx((30 - 14) / 10)
+
+
+def test_nodes_of_a_long_text_cost_more() -> None:
+    curve = Latency((1, 2, 4), (10.0, 10.5, 11.5), per_key=0.01)
+    assert Plan(curve, [0, 500]).share([[0.5], [0.5]]) == [[0], []]
+
+
+def test_what_is_held_in_any_case_makes_the_rest_dearer() -> None:
+    plan = Plan(CURVE, [0])
+    assert plan.share([[0.2, 0.2, 0.2]]) == [[0, 1, 2]]
+    assert plan.share([[0.2, 0.2, 0.2]], fixed=8) == [[]]
+
+
+@given(st.lists(st.floats(0.0, 3.0), min_size=1, max_size=400))
+def test_drafts_that_fail_cost_a_bounded_part_of_the_time(prices: list[float]) -> None:
+    breaker, paid = Breaker(), 0.0
+    for price in prices:
+        if breaker.allows():
+            breaker.note(0, price)
+            paid += min(price, -DEEPEST)
+    assert paid <= MOST - DEEPEST + ALLOWANCE * len(prices) + 1e-9
+
+
+def test_drafts_that_pay_are_never_stopped_and_one_that_pays_again_is_found() -> None:
+    breaker = Breaker()
+    for _ in range(200):
+        assert breaker.allows()
+        breaker.note(1, 0.9)
+    failed = 0
+    while breaker.allows():
+        breaker.note(0, 0.5)
+        failed += 1
+    assert 3 <= failed <= 6
+    waited = 1
+    while not breaker.allows():
+        waited += 1
+    assert waited <= 0.5 / ALLOWANCE + 1
+    breaker.note(3, 0.5)
+    assert all(breaker.allows() for _ in range(10))
+
+
+def test_without_a_curve_there_is_no_plan() -> None:
+    assert Planner(8).plan([0]) is None
+    assert Planner(8, CURVE).plan([]) is None
+
+
+def test_the_time_of_a_draft_is_a_mean_that_one_pause_does_not_move_far() -> None:
+    planner = Planner(8, CURVE)
+    planner.note_asks(0, 5.0)
+    assert planner.ask_milliseconds == 0.0
+    for _ in range(20):
+        planner.note_asks(2, 1.0)
+    assert planner.ask_milliseconds == pytest.approx(0.5)
+    planner.note_asks(1, 1000.0)
+    assert planner.ask_milliseconds <= 0.5 * 1.3 + 1e-9
