@@ -16,7 +16,7 @@ FAULTS: list[Fault] = [
         "drafts go to the wrong requests where some of them get none",
         PROPOSE,
         "for index, tree in zip(asked, trees, strict=True):",
-        "for index, tree in zip(ready, trees, strict=False):",
+        "for index, tree in enumerate(trees):",
         test="loop/test_batches.py::test_a_request_that_reads_its_prompt_leaves_the_drafts_to_the_others",
     ),
     fault(
