@@ -22,8 +22,9 @@ class Plan:
         self._latency = latency
         self._contexts = contexts
         self._rows = reading + len(contexts)
-        self._plain = latency.at(len(contexts), sum(contexts))
-        self._base = latency.at(self._rows)
+        self._rate = len(contexts) / latency.at(len(contexts), sum(contexts))
+        self._per_key = latency.per_key * self._rate
+        self._prices = [0.0]
 
     def costs(self, budget: int, *, context: int, drafting: int = 1) -> tuple[float, ...]:
         """Return what n nodes of one sequence cost, for n = 0 … budget, where a pass with none counts as 1.
@@ -31,25 +32,19 @@ class Plan:
         [budget + 1]; it never falls, and n nodes pay where they bring tokens to more than this. `drafting`:
         sequences that draft as many nodes each, 1 where nobody else does.
         """
-        keys = [context * nodes * drafting for nodes in range(budget + 1)]
-        return tuple(1 + self.price(nodes * drafting, keys[nodes]) / drafting for nodes in range(budget + 1))
+        prices, key = self._prices_up_to(budget * drafting), context * self._per_key
+        return tuple(1 + prices[nodes * drafting] / drafting + key * nodes for nodes in range(budget + 1))
 
-    def price(self, nodes: float, keys: float) -> float:
+    def price(self, nodes: int, keys: float) -> float:
         """Return the tokens that all sequences could have had in the time of `nodes` draft nodes.
 
         `keys`: cached tokens that these look back at, summed.
         """
-        more = self._latency.at(self._rows + nodes, keys) - self._base
-        return len(self._contexts) * more / self._plain
+        return self._prices_up_to(nodes)[nodes] + self._per_key * keys
 
     def tokens(self, milliseconds: float) -> float:
         """Return the tokens that all sequences could have had in this time."""
-        return len(self._contexts) * milliseconds / self._plain
-
-    def can_pay(self, budget: int, *, context: int) -> bool:
-        """Tell whether drafts of one sequence, were they all right, could bring more than they cost."""
-        costs = self.costs(budget, context=context)
-        return any(costs[nodes] < 1 + nodes for nodes in range(1, budget + 1))
+        return milliseconds * self._rate
 
     def share(self, chances: Sequence[Sequence[float]], fixed: int = 0) -> list[list[int]]:
         """Return which nodes of each sequence the pass holds, in rising order.
@@ -63,15 +58,24 @@ class Plan:
             (-chance, node, b) for b, nodes in enumerate(chances) for node, chance in enumerate(nodes)
         )
         sequences = len(self._contexts)
-        tokens = sequences + self.price(fixed, 0.0)
+        tokens = sequences + self.price(fixed, 0)
         keys = accumulate(self._contexts[b] for _, _, b in ranked)
         best, count = 1.0, 0
+        prices = self._prices_up_to(fixed + len(ranked))
         for taken, ((negative, _, _), looked) in enumerate(zip(ranked, keys, strict=True), start=1):
             tokens -= negative
-            rate = tokens / (sequences + self.price(fixed + taken, looked))
+            rate = tokens / (sequences + prices[fixed + taken] + self._per_key * looked)
             if rate > best:
                 best, count = rate, taken
         held: list[list[int]] = [[] for _ in chances]
         for _, node, b in ranked[:count]:
             held[b].append(node)
         return [sorted(nodes) for nodes in held]
+
+    def _prices_up_to(self, nodes: int) -> list[float]:
+        """Return the prices of 0 … nodes (or more) draft nodes that look back at nothing."""
+        if len(self._prices) <= nodes:
+            base = self._latency.at(self._rows)
+            counts = range(len(self._prices), nodes + 1)
+            self._prices += [(self._latency.at(self._rows + count) - base) * self._rate for count in counts]
+        return self._prices
