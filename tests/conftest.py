@@ -50,7 +50,7 @@ class RandomTrees:
         self._vocab = vocab
         self.asked: list[int] = []
 
-    def open(self, prompt: Sequence[int]) -> list[int]:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> list[int]:
         return list(prompt)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:

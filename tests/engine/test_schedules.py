@@ -36,9 +36,9 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._drafter, name)
 
-    def open(self, prompt: Any) -> Any:
+    def open(self, prompt: Any, tenant: str = "") -> Any:
         self.open_now += 1
-        return self._drafter.open(prompt)
+        return self._drafter.open(prompt, tenant)
 
     def close(self, state: Any) -> None:
         self.open_now -= 1

@@ -104,6 +104,13 @@ FAULTS: list[Fault] = [
         test="loop/test_batches.py::test_a_cache_that_cannot_be_rewound_is_refused",
     ),
     fault(
+        "what a drafter learns from one tenant's texts is used for another's",
+        "loop/draft/remembered.py",
+        "        if tenant not in self._kept:",
+        '        tenant = ""\n        if tenant not in self._kept:',
+        test="loop/draft/test_remembered.py::test_the_engine_keeps_tenants_apart",
+    ),
+    fault(
         "what the target says is never shown to the drafter that learns from it",
         "loop/step.py",
         "if drafter.observes:",

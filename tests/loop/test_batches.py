@@ -159,7 +159,7 @@ def test_what_a_drafter_opened_is_closed_once_however_a_request_ends() -> None:
     class Counting(RandomTrees):
         opened = closed = 0
 
-        def open(self, prompt):  # type: ignore[no-untyped-def]
+        def open(self, prompt, tenant=""):  # type: ignore[no-untyped-def]
             self.opened += 1
             return super().open(prompt)
 

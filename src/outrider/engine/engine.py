@@ -6,9 +6,10 @@ import itertools
 import time
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
+from typing import Unpack
 
 from outrider.cache.prefix import PrefixStore
-from outrider.engine.intake import request_of
+from outrider.engine.intake import RequestOptions, request_of
 from outrider.engine.meter import MeteredDrafter, MeteredTarget
 from outrider.engine.request import Request
 from outrider.engine.result import Chunk
@@ -22,8 +23,6 @@ from outrider.models.base import LoadedModel
 from outrider.planner.latency import Latency
 from outrider.planner.planner import Planner
 from outrider.sampling import checks
-from outrider.sampling.constraint import Constraint
-from outrider.sampling.draws import DrawSource
 from outrider.sampling.params import SamplingParams
 
 DEFAULT_BUDGET = 15
@@ -98,35 +97,19 @@ class Engine:
         self,
         prompt: Many[int],
         params: SamplingParams,
-        *,
-        sample: int | None = None,
-        constraint: Constraint | None = None,
-        draws: DrawSource | None = None,
-        priority: int = 0,
-        timeout: float | None = None,
+        **options: Unpack[RequestOptions],
     ) -> Request:
-        """Take a request for one sample; `constraint` is its own and masks what may follow.
+        """Take a request for one sample; `options` are described at `RequestOptions`.
 
-        Random decisions come from the seed, or from `draws` where given. Requests of a higher `priority` go
-        first, and take the place of lower ones where room is short: those wait, and go on later as if nothing
-        had been. After `timeout` seconds a request ends with what it has, "timeout".
-
-        `sample` tells apart samples of one prompt and seed: each has noise of its own. `submit_samples` in
-        `outrider.engine.samples` takes all those that `n` and `best_of` ask for; without `sample`, more than
-        one is an OptionError. PromptError where the prompt is empty, too long for the context or for
-        `Limits.cache_bytes`, or not of this vocabulary; OptionError where an option does not fit this model;
-        OverloadedError where the queue is full.
+        Requests of a higher `priority` go first, and take the place of lower ones where room is short: those
+        wait, and go on later as if nothing had been. After `timeout` seconds a request ends with what it has,
+        "timeout". `submit_samples` in `outrider.engine.samples` takes all those that `n` and `best_of` ask
+        for; without `sample`, more than one is an OptionError. PromptError where the prompt is empty, too
+        long for the context or for `Limits.cache_bytes`, or not of this vocabulary; OptionError where an
+        option does not fit this model; OverloadedError where the queue is full.
         """
         self.check_queue()
-        request = self.prepare(
-            prompt,
-            params,
-            sample=sample,
-            constraint=constraint,
-            draws=draws,
-            priority=priority,
-            timeout=timeout,
-        )
+        request = self.prepare(prompt, params, **options)
         self.enqueue(request)
         return request
 
@@ -134,12 +117,7 @@ class Engine:
         self,
         prompt: Many[int],
         params: SamplingParams,
-        *,
-        sample: int | None = None,
-        constraint: Constraint | None = None,
-        draws: DrawSource | None = None,
-        priority: int = 0,
-        timeout: float | None = None,
+        **options: Unpack[RequestOptions],
     ) -> Request:
         """Check a request and make it ready for `enqueue`; any thread may do so. Errors as from `submit`."""
         return request_of(
@@ -152,11 +130,7 @@ class Engine:
             drafter_name=self._drafter_name,
             has_law=self._drafter.has_law,
             budget=self._budget,
-            sample=sample,
-            constraint=constraint,
-            draws=draws,
-            priority=priority,
-            timeout=timeout,
+            **options,
         )
 
     def check_queue(self, ahead: int = 0) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence as Many
+from typing import TypedDict
 
 from outrider.engine.grammar import grammar_of
 from outrider.engine.options import banned_sequences, check_options
@@ -26,6 +27,23 @@ from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import processing_of
 
 
+class RequestOptions(TypedDict, total=False):
+    """What may be said of one request, beside its prompt and its sampling options."""
+
+    sample: int | None
+    """Tells apart samples of one prompt and seed: each has noise of its own."""
+    constraint: Constraint | None
+    """Its own, which masks what may follow."""
+    draws: DrawSource | None
+    """Where its random decisions come from, in place of the seed."""
+    priority: int
+    """Requests of a higher one go first, and take the place of lower ones where room is short."""
+    timeout: float | None
+    """Seconds after which it ends with what it has."""
+    tenant: str
+    """On whose behalf it runs: what drafters learn from texts is never used for another tenant's."""
+
+
 def request_of(
     model: LoadedModel,
     choice: RuleChoice,
@@ -37,11 +55,12 @@ def request_of(
     drafter_name: str,
     has_law: bool,
     budget: int,
-    sample: int | None,
-    constraint: Constraint | None,
-    draws: DrawSource | None,
-    priority: int,
-    timeout: float | None,
+    sample: int | None = None,
+    constraint: Constraint | None = None,
+    draws: DrawSource | None = None,
+    priority: int = 0,
+    timeout: float | None = None,
+    tenant: str = "",
 ) -> Request:
     """Return a request that has passed every check; what is wrong raises as `Engine.submit` says."""
     if sample is None and params.samples > 1:
@@ -52,6 +71,8 @@ def request_of(
         )
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise checks.refusal("priority", priority, "a whole number, higher ones go first")
+    if not isinstance(tenant, str):
+        raise checks.refusal("tenant", tenant, "a text")
     deadline = None
     if timeout is not None:
         checks.number("timeout", timeout, "seconds, a number above 0", lambda seconds: seconds > 0)
@@ -102,6 +123,7 @@ def request_of(
         stops=Stops(ends, params.stop, tokenizer.decode, params.min_tokens, is_over),
         last_length=last_length,
         request=sample or 0,
+        tenant=tenant,
         record=record_of(params),
         prompt_rows=0,
         processing=processing,

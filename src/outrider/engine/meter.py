@@ -55,9 +55,9 @@ class MeteredDrafter:
         self._seconds = 0.0
         self._asks, self._asked = 0, 0.0
 
-    def open(self, prompt: Sequence[int]) -> Any:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
         """Pass on."""
-        return self._drafter.open(prompt)
+        return self._drafter.open(prompt, tenant)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Pass on, timed."""

@@ -78,7 +78,7 @@ class Running:
     def admit(self, request: Request) -> None:
         """Give a request a cache, which begins with what is stored of its text, and the drafter's state."""
         sequence = request.sequence
-        sequence.draft_state = self._drafter.open(sequence.tokens)
+        sequence.draft_state = self._drafter.open(sequence.tokens, sequence.tenant)
         self.requests.append(request)  # from here on `release` frees what it holds, whatever is interrupted
         if self._prefixes is not None and not sequence.wants_prompt_rows:
             request.lease = self._prefixes.lease(sequence.tokens[:-1])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 from outrider.engine.engine import Engine
 from outrider.engine.handle import Channel, Handle
+from outrider.engine.intake import RequestOptions
 from outrider.engine.request import Request
 from outrider.errors import UsageError
 from outrider.sampling.params import SamplingParams
@@ -31,8 +32,10 @@ class Service:
         self._thread = threading.Thread(target=self._run, name="outrider", daemon=True)
         self._thread.start()
 
-    def submit(self, prompt: Sequence[int], params: SamplingParams, **options: Any) -> Handle:
-        """Take a request; `options` are those of `Engine.submit`, and so are the errors, raised at once."""
+    def submit(
+        self, prompt: Sequence[int], params: SamplingParams, **options: Unpack[RequestOptions]
+    ) -> Handle:
+        """Take a request as `Engine.submit` does; its errors are raised at once."""
         request = self._engine.prepare(prompt, params, **options)
         channel = Channel(request, threading.Condition(self._lock), self._work)
         with self._lock:

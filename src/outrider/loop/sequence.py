@@ -45,6 +45,8 @@ class Sequence:
     """Where the logprobs that were asked for are noted; None where none were."""
     request: int = 0
     """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
+    tenant: str = ""
+    """On whose behalf it runs: what drafters learn across sequences is kept apart by it."""
     breaker: Breaker = field(default_factory=Breaker)
     """Keeps drafts that don't pay from being made."""
     steps: list[StepRecord] = field(default_factory=list)

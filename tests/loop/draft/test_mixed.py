@@ -27,7 +27,7 @@ class Fixed:
         self.priors = tuple(named.values())
         self._named = [(token, kind) for kind, token in enumerate(named)]
 
-    def open(self, prompt: Sequence[int]) -> None:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> None:
         return None
 
     def here(self, state: None) -> None:

@@ -65,9 +65,9 @@ class AutoDrafter:
         kinds = [DRAFTERS.load(part) for part in parts]
         return cls([kind.build(target, model if kind.takes_model else None, {}) for kind in kinds])
 
-    def open(self, prompt: Sequence[int]) -> AutoState:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> AutoState:
         """Open every part."""
-        return AutoState([part.open(prompt) for part in self._parts], [FIRST] * len(self._parts))
+        return AutoState([part.open(prompt, tenant) for part in self._parts], [FIRST] * len(self._parts))
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return for each ask the draft of the part that is chosen."""

@@ -95,8 +95,11 @@ class Drafter(Protocol):
     observes: bool
     """True when it learns from the target's own rows; `observe` is called only then."""
 
-    def open(self, prompt: Sequence[int]) -> Any:
-        """Return the state of a new sequence whose committed text is `prompt`."""
+    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
+        """Return the state of a new sequence whose committed text is `prompt`.
+
+        What is learned across sequences is kept apart by `tenant`.
+        """
         ...
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:

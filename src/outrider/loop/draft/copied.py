@@ -32,7 +32,7 @@ class CopiedText:
     def __init__(self, followers: int) -> None:
         self._followers = followers
 
-    def open(self, prompt: Sequence[int]) -> SuffixAutomaton:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> SuffixAutomaton:
         """Index the prompt."""
         return SuffixAutomaton(prompt)
 

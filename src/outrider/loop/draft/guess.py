@@ -47,7 +47,7 @@ class Guesser(Protocol):
         """Chance of each kind of guess before anything was learned; kinds are numbers from 0 up."""
         ...
 
-    def open(self, prompt: Sequence[int]) -> Any:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
         """Return the state of a new sequence whose committed text is `prompt`."""
         ...
 

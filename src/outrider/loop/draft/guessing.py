@@ -34,9 +34,9 @@ class GuessingDrafter:
         self.name, self.observes = name, self._guesses.observes
         self._max_nodes, self._threshold = max_nodes, threshold
 
-    def open(self, prompt: Sequence[int]) -> GuessingState:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> GuessingState:
         """Return what the guessers know of a new sequence."""
-        return GuessingState(self._guesses.open(prompt))
+        return GuessingState(self._guesses.open(prompt, tenant))
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a tree for each ask, a chain where siblings are not allowed."""

@@ -105,7 +105,7 @@ class ModelDrafter:
         shape = parse_shape(read.tree) if read.tree else ()
         return ModelTreeDrafter(model.target, target.vocab_size, cost, width=read.width, shape=shape)
 
-    def open(self, prompt: Sequence[int]) -> DraftState:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> DraftState:
         """Start a cache; the prompt is read with the first draft."""
         return DraftState(self._model.new_cache(), list(prompt))
 

@@ -46,9 +46,9 @@ class ModelTreeDrafter:
         self._model, self._reader, self._cost = model, TreeReader(model, vocabulary), cost
         self._width, self._shape, self._beside = width, shape, beside
 
-    def open(self, prompt: Sequence[int]) -> tuple[Held, Learned, Any]:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> tuple[Held, Learned, Any]:
         """Start a cache; the prompt is read with the first draft."""
-        beside = None if self._beside is None else self._beside.open(prompt)
+        beside = None if self._beside is None else self._beside.open(prompt, tenant)
         return Held(self._model.new_cache(), list(prompt)), Learned(), beside
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:

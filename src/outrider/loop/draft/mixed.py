@@ -48,9 +48,11 @@ class MixedGuesses:
         self._weight, self._absent, bias = (WEIGHT, ABSENT, BIAS) if several else (1.0, 0.0, 0.0)
         self._start = bias + self._absent * len(self._parts)
 
-    def open(self, prompt: Sequence[int]) -> MixedState:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> MixedState:
         """Open every part."""
-        return MixedState([p.open(prompt) for p in self._parts], [Odds(p.priors) for p in self._parts])
+        return MixedState(
+            [p.open(prompt, tenant) for p in self._parts], [Odds(p.priors) for p in self._parts]
+        )
 
     def here(self, state: MixedState) -> tuple[Any, ...]:
         """Return every part's place at the end of the committed text."""

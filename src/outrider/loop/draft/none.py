@@ -27,7 +27,7 @@ class NoDrafter:
         no_options("none", options)
         return cls()
 
-    def open(self, prompt: Sequence[int]) -> None:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> None:
         """Return None: there is nothing to remember."""
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:

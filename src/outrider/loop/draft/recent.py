@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from outrider.loop.draft.base import Rows
+from outrider.loop.draft.remembered import ByTenant
 from outrider.types import DraftTree
 
 Place = tuple[int, int]
@@ -23,7 +24,7 @@ COPIED = len(BOUNDS) + 1
 """Grade of what only the prompt itself said next."""
 GRADES = COPIED + 1
 MOST_SHARED = 200_000
-"""Most contexts that are remembered across sequences; those that came first are forgotten first."""
+"""Most contexts that are remembered across a tenant's sequences; the first to come are the first to go."""
 PAIR = (0.85, 0.75, 0.6, 0.5, 0.15, 0.07, 0.04, 0.02, 0.6)
 SINGLE = (0.3, 0.2, 0.2, 0.12, 0.1, 0.06, 0.04, 0.03, 0.17)
 PAIR_ELSEWHERE = (0.5, 0.35, 0.25, 0.12, 0.08, 0.05, 0.04, 0.02, 0.0)
@@ -39,6 +40,8 @@ class RecentState:
     place: Place = (-1, -1)
     table: dict[Place | int, Row] = field(default_factory=dict)
     seen: list[tuple[Place, Row]] = field(default_factory=list)
+    shared: dict[Place | int, Row] = field(default_factory=dict)
+    """The table of all sequences of its tenant; its own one, always empty, where nothing is shared."""
 
 
 class RecentSuccessors:
@@ -50,7 +53,8 @@ class RecentSuccessors:
     them, so that their chances can be learned. The prompt's own pairs stand in until the target has said
     something.
 
-    With `shared`, what was seen in other sequences is asked after the sequence's own, context by context.
+    With `shared`, what was seen in other sequences of the same tenant is asked after the sequence's own,
+    context by context.
     """
 
     observes = True
@@ -58,12 +62,14 @@ class RecentSuccessors:
 
     def __init__(self, successors: int, *, shared: bool) -> None:
         self._successors = successors
-        self._shared: dict[Place | int, Row] = {}
+        self._shared: ByTenant[dict[Place | int, Row]] = ByTenant(dict)
         self._shares = shared
 
-    def open(self, prompt: Sequence[int]) -> RecentState:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> RecentState:
         """Fill the table with what follows what in the prompt."""
         state = RecentState()
+        if self._shares:
+            state.shared = self._shared.of(tenant)
         table, before, last = state.table, -1, -1
         for token in prompt:
             table[before, last] = table[last] = ((token, COPIED),)
@@ -82,7 +88,7 @@ class RecentSuccessors:
     def named(self, state: RecentState, place: Place) -> list[tuple[int, int]]:
         """Return the successors of the pair, then those of its last token alone; a few more than are kept."""
         found: dict[int, int] = {}
-        own, shared, last = state.table, self._shared, place[1]
+        own, shared, last = state.table, state.shared, place[1]
         rows = own.get(place), shared.get(place), own.get(last), shared.get(last)
         base, most = 0, self._successors + 2
         for row in rows:
@@ -114,11 +120,11 @@ class RecentSuccessors:
 
     def settle(self, state: RecentState) -> None:
         """Take over the rows of the pass: not before its tokens are in, which they would have given away."""
-        tables = (state.table, self._shared) if self._shares else (state.table,)
+        tables = (state.table, state.shared) if self._shares else (state.table,)
         for place, row in state.seen:
             for table in tables:
                 table[place] = row
                 table[place[1]] = row
         state.seen.clear()
-        while len(self._shared) > MOST_SHARED:
-            del self._shared[next(iter(self._shared))]
+        while len(state.shared) > MOST_SHARED:
+            del state.shared[next(iter(state.shared))]

@@ -24,7 +24,8 @@ class RecycleOptions:
     """Least estimated chance of being kept for a node to be drafted, however little it costs (0 to 1)."""
 
     shared: bool = True
-    """Also ask what was seen in other sequences. Where False, drafts depend on their sequence alone."""
+    """Also ask what was seen in the same tenant's other sequences. Where False, drafts depend on their own
+    alone."""
 
     def __post_init__(self) -> None:
         check_range("recycle", "successors", self.successors, 1)

@@ -11,6 +11,7 @@ from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.copied import BUCKETS, LAST_BUCKET, PRIOR, CopiedText
 from outrider.loop.draft.guess import Guesser
 from outrider.loop.draft.options import check_range, read_options
+from outrider.loop.draft.remembered import ByTenant, PastTexts, Reading, continuation
 from outrider.loop.draft.tree import Chain, grow
 from outrider.models.base import LoadedModel, Target
 from outrider.types import DraftTree
@@ -35,12 +36,15 @@ class SuffixOptions:
     """Least estimated chance of being kept for a node to be drafted, however little it costs (0 to 1)."""
     alternatives: int = 2
     """Most continuations beside the main one, where siblings are allowed (0 or more)."""
+    past_tokens: int = 0
+    """Most tokens of a tenant's past outputs to copy from as well (0: none)."""
 
     def __post_init__(self) -> None:
         check_range("suffix", "min_match", self.min_match, 1)
         check_range("suffix", "max_nodes", self.max_nodes, 1)
         check_range("suffix", "threshold", self.threshold, 0, 1)
         check_range("suffix", "alternatives", self.alternatives, 0)
+        check_range("suffix", "past_tokens", self.past_tokens, 0)
 
 
 def _bucket(length: int) -> int:
@@ -89,7 +93,13 @@ class SuffixState:
     """One sequence: the automaton over its committed tokens, and how good its guesses have been."""
 
     automaton: SuffixAutomaton
-    rates: HitRates
+    rates: HitRates = field(default_factory=HitRates)
+    tenant: str = ""
+    opened: int = 0
+    """Tokens that it was opened with."""
+    past: Reading | None = None
+    """Where it stands in past texts, where those are copied from."""
+    past_rates: HitRates = field(default_factory=HitRates)
 
 
 class SuffixDrafter:
@@ -100,9 +110,9 @@ class SuffixDrafter:
     node costs: text that does not repeat itself is hardly drafted at all. Where siblings are allowed, other
     continuations of the match, or of shorter suffixes, take the place of deeper nodes that are less likely.
 
-    The automaton as a drafter: SAM decoding (arXiv 2411.10666); a tree cut by estimated chance:
-    SuffixDecoding (arXiv 2411.04975). Unlike those, the copy starts from the most recent occurrence, runs on
-    into itself past the text's end, and is cut by this sequence's own record.
+    The automaton as a drafter: SAM decoding (arXiv 2411.10666); a tree cut by estimated chance, and a store
+    of past outputs (`past_tokens`): SuffixDecoding (arXiv 2411.04975). Unlike those, the copy starts from the
+    most recent occurrence, runs on into itself past the text's end, and is cut by this sequence's own record.
     """
 
     name = "suffix"
@@ -115,6 +125,7 @@ class SuffixDrafter:
 
     def __init__(self, options: SuffixOptions | None = None) -> None:
         self.options = SuffixOptions() if options is None else options
+        self._past = ByTenant(lambda: PastTexts(self.options.past_tokens))
 
     @classmethod
     def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> SuffixDrafter:
@@ -126,9 +137,10 @@ class SuffixDrafter:
         """Return what guesses alike, one token at a time, to share a tree with others."""
         return CopiedText(1 + SuffixOptions().alternatives)
 
-    def open(self, prompt: Sequence[int]) -> SuffixState:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> SuffixState:
         """Index the prompt, in amortised constant time per token."""
-        return SuffixState(SuffixAutomaton(prompt), HitRates())
+        past = Reading(self._past.of(tenant), prompt) if self.options.past_tokens else None
+        return SuffixState(SuffixAutomaton(prompt), tenant=tenant, opened=len(prompt), past=past)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return for each ask a copied chain, or a small tree of several; empty where nothing repeats."""
@@ -144,10 +156,17 @@ class SuffixDrafter:
             length = automaton.match_length
             if length > 0:
                 state.rates.record(length, automaton.text[automaton.match_end] == token)
+            if state.past is not None and (match := state.past.match()) is not None:
+                length, past, end = match
+                state.past_rates.record(length, past.text[end] == token)
             automaton.extend((token,))
+            if state.past is not None:
+                state.past.follow(automaton.text)
 
     def close(self, state: SuffixState) -> None:
-        """Do nothing: the state holds plain memory only."""
+        """Remember the output, where past texts are copied from."""
+        if state.past is not None:
+            self._past.of(state.tenant).add(state.automaton.text[state.opened :])
 
     def _draft(self, state: SuffixState, ask: Ask) -> DraftTree:
         budget = min(ask.budget, self.options.max_nodes)
@@ -157,18 +176,24 @@ class SuffixDrafter:
     def _chains(self, state: SuffixState, length: int, count: int) -> list[Chain]:
         """Return at most `count` continuations with the chance of each token, the later ones as alternatives.
 
-        An alternative can only come true where those before it fail at their first token.
+        An alternative can only come true where those before it fail at their first token. Past texts come
+        first where they hold a longer end of this one than it does itself.
         """
         automaton, rates, options = state.automaton, state.rates, self.options
-        if automaton.match_length < options.min_match:
-            return []
         chains: list[Chain] = []
         left = 1.0
-        for match, end in automaton.guesses(count):
-            if match < options.min_match:
+        match = None if state.past is None else state.past.match()
+        if match is not None and match[0] > max(automaton.match_length, options.min_match - 1):
+            found, past, end = match
+            scores = state.past_rates.survival(found, 1.0, length, options.threshold)
+            tokens = continuation(past, end, len(scores))
+            chains.append((tokens, scores[: len(tokens)]))
+            left -= state.past_rates.rate(found)
+        for own, end in automaton.guesses(count):
+            if own < options.min_match or len(chains) == count:
                 break
             chance = left * SECOND_CHANCE if chains else 1.0
-            scores = rates.survival(match, chance, length, options.threshold)
+            scores = rates.survival(own, chance, length, options.threshold)
             chains.append((automaton.continuation(end, len(scores)), scores))
-            left -= chance * rates.rate(match)
+            left -= chance * rates.rate(own)
         return chains
