@@ -16,9 +16,11 @@ from outrider.engine.engine import Engine
 from outrider.engine.request import Request
 from outrider.engine.scheduler import Limits, share_rows
 from outrider.errors import OptionError, OverloadedError, PromptError
+from outrider.loop.draft.auto import AutoDrafter
 from outrider.loop.draft.lm import ModelDrafter
-from outrider.loop.draft.suffix import SuffixDrafter
+from outrider.loop.draft.suffix import SuffixDrafter, SuffixOptions
 from outrider.models.toy import ToyTarget
+from outrider.planner.latency import Latency
 from outrider.sampling.params import SamplingParams
 
 TARGET = ToyTarget(VOCAB, seed=1)
@@ -55,6 +57,7 @@ class Planned:
     priority: int
     ends: int | None
     naps: range
+    tenant: str
 
 
 def planned(chance: random.Random, beginnings: list[list[int]]) -> Planned:
@@ -69,19 +72,27 @@ def planned(chance: random.Random, beginnings: list[list[int]]) -> Planned:
             seed=chance.randrange(5),
             max_tokens=chance.randint(1, 20),
             repetition_penalty=chance.choice([1.0, 1.3]),
+            frequency_penalty=chance.choice([0.0, 0.0, 0.6]),
+            logit_bias=chance.choice([{}, {chance.randrange(VOCAB): 2.0}]),
+            top_k=chance.choice([0, 0, 3]),
+            min_p=chance.choice([0.0, 0.0, 0.1]),
+            banned_tokens=chance.choice([(), (), (chance.randrange(VOCAB),)]),
+            stop_token_ids=chance.choice([(), (), (5,)]),
             stop=chance.choice([(), ("ab",)]),
         ),
         chance.choice([0, 0, 0, 1, -1]),
         start + chance.randint(0, 12) if chance.random() < 0.2 else None,
         range(nap, nap + chance.randint(1, 10)) if chance.random() < 0.2 else range(0),
+        chance.choice(["", "a"]),
     )
 
 
 def drafter_of(kind: str, seed: int) -> Counted:
     made: dict[str, Any] = {
         "random": RandomTrees(seed),
-        "suffix": SuffixDrafter(),
+        "suffix": SuffixDrafter(SuffixOptions(past_tokens=20)),
         "lm": ModelDrafter(ToyTarget(VOCAB, seed=2, like=TARGET, share=0.7), VOCAB),
+        "auto": AutoDrafter.build(TARGET, None, {}),
     }
     return Counted(made[kind])
 
@@ -95,10 +106,12 @@ def alone(plan: Planned) -> tuple[int, ...]:
     return request.result.token_ids
 
 
-@given(seed=st.integers(0, 10**9), drafter=st.sampled_from(["random", "suffix", "lm"]))
+@given(seed=st.integers(0, 10**9), drafter=st.sampled_from(["random", "suffix", "lm", "auto"]))
 @settings(max_examples=500)
 def test_every_schedule_gives_each_request_its_own_tokens_and_leaves_nothing(seed: int, drafter: str) -> None:
-    """Arrivals, priorities, aborts, pauses, little memory, stored prefixes and pieces of prompts, mixed."""
+    """Arrivals, priorities, aborts, pauses, little memory, stored prefixes, pieces of prompts, options and
+    what nodes cost, mixed.
+    """
     chance = random.Random(seed)
     beginnings = [[], [1, 2, 3, 4, 5, 6, 7, 0], [1, 2, 3, 4, 4, 4]]
     plans = [planned(chance, beginnings) for _ in range(chance.randint(1, 7))]
@@ -113,14 +126,22 @@ def test_every_schedule_gives_each_request_its_own_tokens_and_leaves_nothing(see
     store = PrefixStore(4, chance.choice([0, 64, 10**6])) if chance.random() < 0.7 else None
     made = drafter_of(drafter, seed)
     engine = Engine(
-        toy_model(TARGET), made, drafter_name=drafter, budget=budget, limits=limits, prefixes=store
+        toy_model(TARGET),
+        made,
+        drafter_name=drafter,
+        budget=budget,
+        limits=limits,
+        prefixes=store,
+        latency=chance.choice([None, Latency((1, 4, 8, 16), (10.0, 10.5, 12.0, 20.0), per_key=0.01)]),
     )
     requests: dict[int, Request] = {}
     shown: dict[int, str] = {}
     for turn in range(2000):
         for index, plan in enumerate(plans):
             if plan.arrives == turn:
-                requests[index] = engine.submit(plan.prompt, plan.params, priority=plan.priority)
+                requests[index] = engine.submit(
+                    plan.prompt, plan.params, priority=plan.priority, tenant=plan.tenant
+                )
                 shown[index] = ""
             if index in requests:
                 requests[index].paused = turn in plan.naps
