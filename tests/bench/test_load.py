@@ -169,7 +169,7 @@ def test_a_failing_drafter_drafts_as_much_as_the_real_one_and_nothing_of_it_is_k
 def test_texts_stay_those_of_plain_decoding_whatever_is_spoilt(name: str, params: SamplingParams) -> None:
     contestants = load_contestants(toy_llm(), [name, f"failing:{name}"])
     measured = run_loads(contestants, encoded_prompts(), params, [Load(clients=1), Load(clients=3)])
-    document = load_document(measured, Suite("s", ()), params, {})
+    document = load_document(measured, Suite("s", ()), params, {}, running=16)
     assert [row["identical_to_plain"] for row in document["results"]] == [1.0] * 6
     assert [row["drafter"] for row in document["results"]] == ["none", name, f"failing:{name}"] * 2
     nodes = {row["drafter"]: row["nodes_per_step"] for row in document["results"]}
@@ -291,7 +291,7 @@ def test_ratios_pair_rounds_for_throughput_and_requests_for_speed() -> None:
         measured("none", 1, slow, 12.0),
         measured("x", 1, fast, 4.0),
     ]
-    none, x = load_document(found, Suite("s", ()), PARAMS, {})["results"]
+    none, x = load_document(found, Suite("s", ()), PARAMS, {}, running=16)["results"]
     assert none["throughput_over_plain"] == {"median": 1, "low": 1, "high": 1}
     assert x["throughput_over_plain"] == {"median": 2.5, "low": 2, "high": 3}
     # Request 0: 2 and 4 times plain decoding's speed, so 3; request 1: 4 and 8, so 6.
@@ -311,14 +311,16 @@ def test_plain_decoding_under_load_is_compared_with_its_own_first_text() -> None
     alone = [answer([1, 2, 3], [1, 2, 3])]
     beside = [answer([1, 2, 4], [1, 2, 3])]
     found = [measured("none", 0, alone, 3.0), measured("none", 0, beside, 3.0, Load(clients=8))]
-    rows = load_document(found, Suite("s", ()), PARAMS, {})["results"]
+    rows = load_document(found, Suite("s", ()), PARAMS, {}, running=16)["results"]
     assert [row["identical_to_plain"] for row in rows] == [1, 0]
 
 
 def test_an_answer_of_one_chunk_has_no_time_per_token() -> None:
     short = [answer([1], [2.0], arrived=0.5)]
     assert short[0].time_to_first_token == 1.5
-    row = load_document([measured("none", 0, short, 3.0)], Suite("s", ()), PARAMS, {})["results"][0]
+    row = load_document([measured("none", 0, short, 3.0)], Suite("s", ()), PARAMS, {}, running=16)["results"][
+        0
+    ]
     assert row["time_per_token"] == row["gap"] == {"mean": None, "p50": None, "p90": None, "p99": None}
     assert row["speed_over_plain"] is None
     assert spread([1.0, None, 3.0])["mean"] == 2

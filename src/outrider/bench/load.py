@@ -127,7 +127,7 @@ def run_loads(
     *,
     repeats: int = 1,
     count: int | None = None,
-    running: int | None = None,
+    running: int = Limits().running,
     notes: Console | None = None,
     into: list[Measured] | None = None,
 ) -> list[Measured]:
@@ -136,14 +136,12 @@ def run_loads(
     In a round all contestants run the same list of `count` requests under one load before the next load
     comes, in an order that turns each time. `count` None means all prompts, and at least two for each
     client; where there are fewer prompts they come again. Requests that arrive at random do so at the same
-    moments for all contestants, and at others in each round. `running`: most requests in one pass, else as
-    many as there are clients, 16 at least. Each run has an engine and a drafter of its own and stores no
-    prefixes. What was measured is added to `into` once all contestants have answered, so that an interrupt
-    leaves whole rounds.
+    moments for all contestants, and at others in each round. `running`: most requests in one pass. Each run
+    has an engine and a drafter of its own and stores no prefixes. What was measured is added to `into` once
+    all contestants have answered, so that an interrupt leaves whole rounds.
     """
     assert contestants[0].name == BASELINE
-    most = running or max([Limits().running, *(load.clients or 0 for load in loads)])
-    limits = Limits(running=most, waiting=10**9)
+    limits = Limits(running=running, waiting=10**9)
     measured: list[Measured] = [] if into is None else into
     for contestant in contestants:
         engine = contestant.fresh().engine(limits)

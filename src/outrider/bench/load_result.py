@@ -21,9 +21,17 @@ PERCENTILES = (50, 90, 99)
 
 
 def load_document(
-    measured: Sequence[Measured], suite: Suite, params: SamplingParams, provenance: dict[str, Any]
+    measured: Sequence[Measured],
+    suite: Suite,
+    params: SamplingParams,
+    provenance: dict[str, Any],
+    *,
+    running: int,
 ) -> dict[str, Any]:
-    """Return the document of one benchmark: a row for each load and drafter, then every run by itself."""
+    """Return the document of one benchmark: a row for each load and drafter, then every run by itself.
+
+    `running`: most requests in one pass.
+    """
     loads = list(dict.fromkeys(m.load for m in measured))
     names = list(dict.fromkeys(m.contestant for m in measured))
     plain = reference(measured)
@@ -41,6 +49,7 @@ def load_document(
             "prompts": len(suite.prompts),
             "left_out": [prompt.id for prompt in suite.prompts if prompt.id not in known],
         },
+        "running": running,
         "prefix_store": False,
         "sampling": asdict(params),
         "provenance": provenance,
@@ -135,6 +144,8 @@ def _load_fields(load: Load) -> dict[str, Any]:
 
 
 def _run_row(m: Measured) -> dict[str, Any]:
+    steps = asdict(m.run.steps)
+    steps["step_seconds"] = steps.pop("seconds")
     return {
         "drafter": m.contestant,
         **_load_fields(m.load),
@@ -142,5 +153,5 @@ def _run_row(m: Measured) -> dict[str, Any]:
         "requests": len(m.prompts),
         "seconds": m.run.seconds,
         "tokens_per_second": m.run.tokens_per_second,
-        **asdict(m.run.steps),
+        **steps,
     }

@@ -116,6 +116,7 @@ def load(
     from outrider.bench.table import load_table
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
+    from outrider.engine.scheduler import Limits
 
     prompts = open_suite(suite).limited(limit)
     notes = terminal.console(stderr=True)
@@ -134,6 +135,7 @@ def load(
     asked = encoded(llm, prompts, chat=chat, notes=notes)
     with notes.status("loading what is compared"):
         contestants = load_contestants(llm, names, settings, weights=weights, device=device)
+    most = running or max([Limits().running, *(load.clients or 0 for load in loads)])
     measured: list[Measured] = []
     interrupted = False
     try:
@@ -144,7 +146,7 @@ def load(
             loads,
             repeats=repeats,
             count=requests,
-            running=running,
+            running=most,
             notes=notes,
             into=measured,
         )
@@ -152,7 +154,7 @@ def load(
         if not measured:
             raise
         interrupted = True
-    document = load_document(measured, prompts, params, provenance(llm.model))
+    document = load_document(measured, prompts, params, provenance(llm.model), running=most)
     if plot is not None:
         plot_load(document, plot)
     finish(document, out, as_json, lambda: [load_table(document)])
