@@ -59,7 +59,7 @@ class LLM:
         self._drafter = drafter
         self._latency = latency
         self._curve = None if latency is None or not drafter.weighs_costs else latency.get()
-        self._prefixes = prefixes
+        self.prefixes = prefixes
         self._weights, self._device = weights, device
 
     @overload
@@ -168,7 +168,7 @@ class LLM:
             lossy=self._choice.lossy,
             budget=self.budget if budget is None else check_budget(budget),
             latency=self._latency,
-            prefixes=self._prefixes,
+            prefixes=self.prefixes,
             weights=self._weights,
             device=self._device,
         )
@@ -192,7 +192,7 @@ class LLM:
             budget=self.budget,
             latency=self._curve,
             limits=limits,
-            prefixes=self._prefixes,
+            prefixes=self.prefixes,
         )
 
 
