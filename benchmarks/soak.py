@@ -59,6 +59,8 @@ KINDS = {
     "refused": 1,  # it is wrong
 }
 """How a request goes, with its weight."""
+LATEST = 4.0
+"""Most seconds before a late reader begins."""
 GRACE = 120.0
 """Seconds in which everything must end once the readers stop."""
 
@@ -84,7 +86,7 @@ def options() -> list[dict[str, Any]]:
         {"temperature": 1.0, "presence_penalty": 0.7, "frequency_penalty": 0.3},
         {"repetition_penalty": 1.3, "logprobs": 3},
         {"temperature": 1.2, "min_p": 0.05, "typical_p": 0.9, "top_k": 50},
-        {"no_repeat_ngram_size": 3, "min_tokens": 20},
+        {"no_repeat_ngram_size": 3, "min_tokens": 10},
         {"temperature": 0.7, "banned_tokens": (5,), "logit_bias": {7: 1.5}, "prompt_logprobs": 0},
     ]
     if find_spec("llguidance") is not None:
@@ -190,7 +192,7 @@ class Reader:
         if kind == "async":
             return asyncio.run(self.cancelled(handle))
         if kind == "late":
-            time.sleep(self.draw.uniform(1.0, 4.0))
+            time.sleep(self.draw.uniform(0.0, LATEST))
         few = self.draw.randint(1, 12)
         try:
             for count, chunk in enumerate(handle, start=1):
@@ -376,7 +378,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--readers", type=int, default=12)
     parser.add_argument("--cases", type=int, default=20, help="different requests")
-    parser.add_argument("--tokens", type=int, default=48, help="most tokens of most answers")
+    parser.add_argument("--tokens", type=int, default=48, help="most tokens of most answers (10 at least)")
     parser.add_argument("--warm-up", type=float, default=20.0, help="seconds before anything is counted")
     parser.add_argument("--drafter", default="suffix")
     parser.add_argument("--weights", default="auto")
