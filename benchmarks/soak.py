@@ -98,15 +98,17 @@ def cases(llm: LLM, count: int, tokens: int, seed: int) -> list[Case]:
     """Return requests with their answers; prompts are short, long, and some begin alike."""
     texts = [prompt.turns[0] for prompt in open_suite("own").prompts]
     room = llm.model.target.context_limit - LONGEST - 1
+    plain = llm.using(drafter="none")
     found = []
     for index in range(count):
         joined = "\n\n".join(texts[index % 5 :][: 1 + 2 * (index % 4)])
         prompt = llm.encode(joined, chat=llm.model.tokenizer.has_chat_template)[: min(600, room)]
         choice = options()[index % len(options())]
         params = SamplingParams(**{"max_tokens": tokens, "seed": seed + index, **choice})
-        plain = llm.using(drafter="none")
-        answers = (plain.generate(prompt, p).token_ids for p in (params, replace(params, stop=())))
-        found.append(Case(prompt, params, *answers))
+        expected = unstopped = plain.generate(prompt, params).token_ids
+        if params.stop:
+            unstopped = plain.generate(prompt, replace(params, stop=())).token_ids
+        found.append(Case(prompt, params, expected, unstopped))
     return found
 
 
