@@ -78,16 +78,27 @@ def build_drafter(
     """Make the drafter that `spec` names, with its options by name; its model is loaded like the target."""
     parsed = parse_drafter(spec)
     check_drafter_options(options)
-    model = None
-    if parsed.model is not None:
-        from outrider.models.compare import check_same_vocabulary
-        from outrider.models.load import load_model
-
-        model = load_model(parsed.model, weights=weights, device=device)
-        check_same_vocabulary(
-            target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
-        )
+    model = draft_model(parsed, target, weights=weights, device=device)
     return assemble(parsed, target.target, model, options or {})
+
+
+def draft_model(
+    spec: DrafterSpec, target: LoadedModel, *, weights: str = "auto", device: str = "auto"
+) -> LoadedModel | None:
+    """Load the model that a parsed name drafts with; None where it names none.
+
+    VocabularyError where it does not speak the target's tokens.
+    """
+    if spec.model is None:
+        return None
+    from outrider.models.compare import check_same_vocabulary
+    from outrider.models.load import load_model
+
+    model = load_model(spec.model, weights=weights, device=device)
+    check_same_vocabulary(
+        target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
+    )
+    return model
 
 
 def check_drafter_options(options: Any) -> None:

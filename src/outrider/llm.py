@@ -59,7 +59,7 @@ class LLM:
         self._drafter = drafter
         self._latency = latency
         self._curve = None if latency is None or not drafter.weighs_costs else latency.get()
-        self._prefixes = prefixes
+        self.prefixes = prefixes
         self._weights, self._device = weights, device
 
     @overload
@@ -138,15 +138,24 @@ class LLM:
     def using(
         self,
         *,
-        drafter: str | None = None,
+        drafter: str | Drafter | None = None,
         drafter_options: Mapping[str, Any] | None = None,
         rule: str | None = None,
         budget: int | None = None,
     ) -> LLM:
-        """Return an LLM with another drafter, rule or budget that shares this one's loaded target."""
-        name = self.drafter_name if drafter is None else drafter
-        made = self._drafter
-        if drafter is not None or drafter_options is not None:
+        """Return an LLM with another drafter, rule or budget that shares this one's loaded target.
+
+        `drafter`: a name, or one that is made already and takes no options.
+        """
+        made, name = self._drafter, self.drafter_name
+        if drafter is not None and not isinstance(drafter, str):
+            if not hasattr(drafter, "propose"):
+                raise OptionError(f"drafter={drafter!r} is not allowed; give a drafter, or the name of one")
+            if drafter_options is not None:
+                raise OptionError("drafter_options go with a drafter's name; this one is made already")
+            made, name = drafter, drafter.name
+        elif drafter is not None or drafter_options is not None:
+            name = name if drafter is None else drafter
             made = build_drafter(
                 name, self.model, weights=self._weights, device=self._device, options=drafter_options
             )
@@ -159,7 +168,7 @@ class LLM:
             lossy=self._choice.lossy,
             budget=self.budget if budget is None else check_budget(budget),
             latency=self._latency,
-            prefixes=self._prefixes,
+            prefixes=self.prefixes,
             weights=self._weights,
             device=self._device,
         )
@@ -183,7 +192,7 @@ class LLM:
             budget=self.budget,
             latency=self._curve,
             limits=limits,
-            prefixes=self._prefixes,
+            prefixes=self.prefixes,
         )
 
 

@@ -42,7 +42,7 @@ def commands() -> dict[str, Any]:
     return {**found, **{"bench" if name == "run" else name: bench.commands[name] for name in bench.commands}}
 
 
-@pytest.mark.parametrize("name", ["generate", "demo", "bench", "curve", "roofline", "audit"])
+@pytest.mark.parametrize("name", ["generate", "demo", "bench", "load", "curve", "roofline", "audit"])
 def test_every_option_is_documented_and_every_documented_option_exists(name: str) -> None:
     options = options_of(commands()[name])
     rows = [line for line in section(name).splitlines() if line.startswith("| `--")]
@@ -85,6 +85,10 @@ def documented_fields(name: str) -> set[str]:
     [
         ("generate", ["generate", "MODEL", "--prompt", "abcabc", "--max-tokens", "8"]),
         ("bench", ["bench", "MODEL", "--suite", "SUITE", "--max-tokens", "8"]),
+        (
+            "load",
+            ["bench", "load", "MODEL", "--suite", "SUITE", "--max-tokens", "8", "--concurrency", "2"],
+        ),
         ("curve", ["bench", "curve", "MODEL", "--context", "8", "--repeats", "1"]),
         pytest.param(
             "roofline",

@@ -66,7 +66,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (["bench"], 2, "outrider bench"),
         (["bench", "demo", "--sute", "own"], 2, "--suite"),
         (["bench", "crve", "demo"], 2, "unknown bench command 'crve'; did you mean 'curve'"),
-        (["bench", "speed", "demo"], 2, "unknown bench command 'speed'; known: curve, roofline, run"),
+        (["bench", "speed", "demo"], 2, "unknown bench command 'speed'; known: curve, load, roofline, run"),
         (["bench", "rooflin"], 2, "did you mean 'roofline'"),
         (["generate", "demo", "--prompt", "x", "--seed", "1", "--seed", "2"], 2, "--seed is given 2 times"),
         (["generate", "demo", "--prompt", "x", "--prompt=y"], 2, "--prompt is given 2 times"),

@@ -33,9 +33,9 @@ FAULTS: list[Fault] = [
     fault(
         "a draft model of other tokens is taken in silence",
         "drafters.py",
-        "        check_same_vocabulary(\n"
-        "            target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size\n"
-        "        )\n",
+        "    check_same_vocabulary(\n"
+        "        target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size\n"
+        "    )\n",
         "",
         test="test_llm.py::test_a_draft_model_is_used_and_one_of_other_tokens_is_refused",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from outrider.llm import LLM
 
 WARM_UP_TOKENS = 16
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def run_suite(
     room = llm.model.target.context_limit - 1
     measurements: list[Measurement] = [] if into is None else into
     total = sum(len(p.turns) if turns else 1 for p in suite.prompts) * len(contestants)
-    with _progress(notes) as bar:
+    with progress(notes) as bar:
         task = bar.add_task("", total=total)
         asked = 0
         for prompt in suite.prompts:
@@ -92,7 +94,7 @@ def run_suite(
                 if not asked:
                     _warm_up(contestants, ids, params)
                 answers: dict[str, tuple[Result, float]] = {}
-                for contestant in _turned(contestants, asked):
+                for contestant in turned(contestants, asked):
                     bar.update(task, description=f"{prompt.category} · {contestant.name}")
                     started = time.perf_counter()
                     result = contestant.generate(ids, params)
@@ -116,13 +118,15 @@ def _warm_up(contestants: Sequence[Contestant], ids: list[int], params: Sampling
         contestant.generate(ids, replace(params, max_tokens=WARM_UP_TOKENS))
 
 
-def _turned(contestants: Sequence[Contestant], by: int) -> Iterator[Contestant]:
+def turned(contestants: Sequence[Item], by: int) -> Iterator[Item]:
+    """Yield all contestants, beginning with another one each time `by` grows by one."""
     turn = by % len(contestants)
     yield from contestants[turn:]
     yield from contestants[:turn]
 
 
-def _progress(notes: Console | None) -> Progress:
+def progress(notes: Console | None) -> Progress:
+    """Return a progress bar on `notes`, shown on a terminal only."""
     visible = notes is not None and notes.is_terminal
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     return Progress(*columns, console=notes, transient=True, disable=not visible)

@@ -42,6 +42,43 @@ def results_table(document: dict[str, Any]) -> Table:
     return table
 
 
+def load_table(document: dict[str, Any]) -> Table:
+    """Return the table of a load document, load by load; seconds are medians unless said otherwise."""
+    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("load", no_wrap=True)
+    table.add_column("drafter", overflow="fold")
+    headings = ("tokens/s", "first token", "ms/token", "gap p99", "τ", "nodes", "undrafted", "same", "ratio")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    table.add_column("95 %", justify="right", no_wrap=True)
+    rows = document["results"]
+    for row in rows:
+        first = row["drafter"] == rows[0]["drafter"]
+        if first:
+            table.add_section()
+        ratio = row["throughput_over_plain"]
+        per_token = row["time_per_token"]["p50"]
+        table.add_row(
+            _load_words(row) if first else "",
+            row["drafter"],
+            _number(row["tokens_per_second"], ".1f"),
+            _number(row["time_to_first_token"]["p50"], ".2f", " s"),
+            _number(None if per_token is None else 1000 * per_token, ".1f"),
+            _number(row["gap"]["p99"], ".2f", " s"),
+            _number(row["mean_accepted_length"], ".2f"),
+            _number(row["nodes_per_step"], ".1f"),
+            _number(row["undrafted_steps"], ".0%"),
+            _number(row["identical_to_plain"], ".0%"),
+            f"{ratio['median']:.2f}×",
+            f"{ratio['low']:.2f}–{ratio['high']:.2f}" if row["rounds"] > 1 else "",
+        )
+    return table
+
+
+def _load_words(row: dict[str, Any]) -> str:
+    return f"{row['clients']} at once" if row["clients"] is not None else f"{row['rate']:g}/s"
+
+
 def curve_table(document: dict[str, Any]) -> Table:
     """Return the table of latency curves: counts of rows down, kernels and their contexts across."""
     points = {(point["kernel"], point["context"], point["rows"]): point for point in document["curves"]}

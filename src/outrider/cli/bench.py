@@ -9,6 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 from outrider.cli import options
+from outrider.cli.bench_load import load
+from outrider.cli.bench_out import check_out, finish, listed_names
 from outrider.cli.command import Command
 from outrider.cli.interrupts import INTERRUPTED
 from outrider.errors import OptionError, UnknownNameError, near_names
@@ -39,7 +41,7 @@ app = typer.Typer(cls=DefaultCommand, add_completion=False, rich_markup_mode=Non
 
 @app.callback()
 def bench() -> None:
-    """Measure drafters, or the cost of a pass.
+    """Measure drafters, alone or under load, or the cost of a pass.
 
     `outrider bench MODEL …` is `outrider bench run MODEL …`.
     """
@@ -48,25 +50,13 @@ def bench() -> None:
 @app.command(cls=Command)
 def run(
     model: options.Model,
-    suite: Annotated[
-        str,
-        typer.Option("--suite", metavar="NAME|FILE", help="own, or prompts in a .jsonl or .txt file."),
-    ] = "own",
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N prompts of each task.")
-    ] = None,
+    suite: options.SuiteOption = "own",
+    limit: options.Limit = None,
     drafters: Annotated[
         str,
         typer.Option("--drafters", metavar="A,B,…", help=f"{options.DRAFTER_HELP} none is always run."),
     ] = "none,suffix",
-    drafter_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--drafter-option",
-            metavar="DRAFTER.NAME=VALUE",
-            help="Set an option of a drafter (several times).",
-        ),
-    ] = None,
+    drafter_option: options.DrafterOptions = None,
     peer: Annotated[
         list[str] | None,
         typer.Option("--peer", metavar="NAME[:WEIGHTS]", help=options.PEER_HELP),
@@ -82,10 +72,7 @@ def run(
     seed: Annotated[
         int, typer.Option("--seed", metavar="S", help="Seed of the sampled text, the same for all drafters.")
     ] = 0,
-    chat: Annotated[
-        bool | None,
-        typer.Option("--chat/--no-chat", help="Chat template or bare prompts (default: if there is one)."),
-    ] = None,
+    chat: options.Chat = None,
     turns: Annotated[
         bool, typer.Option("--turns", help="Run all turns of a prompt; answers are plain decoding's.")
     ] = False,
@@ -101,12 +88,12 @@ def run(
     """
     from outrider.sampling.params import SamplingParams
 
-    names = _names(drafters)
+    names = listed_names(drafters)
     options.check_names(names, rule, guarantee, allow_lossy)
     settings = options.options_by_drafter(drafter_option, names)
     peers = list(dict.fromkeys(peer or ()))
     params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
-    _check_out(out)
+    check_out(out)
 
     from outrider.bench.contestants import check_peers, contestants
 
@@ -145,7 +132,7 @@ def run(
             raise
         interrupted = True
     document = bench_document(measurements, prompts, params, provenance(llm.model))
-    _finish(document, out, as_json, lambda: [results_table(document)])
+    finish(document, out, as_json, lambda: [results_table(document)])
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -176,7 +163,7 @@ def curve(
 
     With several implementations or formats, the passes of all are timed in turns.
     """
-    _check_out(out)
+    check_out(out)
 
     from outrider.bench.curve import measure_targets
     from outrider.bench.provenance import provenance
@@ -189,7 +176,12 @@ def curve(
     contexts = tuple(context or CONTEXTS)
     notes = terminal.console(stderr=True)
     loaded = load_passes(
-        model, notes, passes=_names(passes), weights=_names(weights), device=device, threads=threads
+        model,
+        notes,
+        passes=listed_names(passes),
+        weights=listed_names(weights),
+        device=device,
+        threads=threads,
     )
     with notes.status("timing passes"):
         curves = measure_targets([each.target for each in loaded], contexts=contexts, repeats=repeats)
@@ -201,7 +193,7 @@ def curve(
         raise OptionError("no context is left to measure; give a smaller --context")
     kernels = [each.details["kernel"] for each in loaded]
     document = curve_document(dict(zip(kernels, curves, strict=True)), left_out, provenance(loaded[0]))
-    _finish(document, out, as_json, lambda: [curve_table(document)])
+    finish(document, out, as_json, lambda: [curve_table(document)])
 
 
 @app.command(cls=Command)
@@ -220,7 +212,7 @@ def roofline(
     as_json: options.Json = False,
 ) -> None:
     """Compare passes with the time this machine takes to read the same bytes."""
-    _check_out(out)
+    check_out(out)
 
     from outrider.bench.provenance import provenance
     from outrider.bench.roofline import measure_roofline, roofline_document
@@ -235,29 +227,7 @@ def roofline(
     with notes.status("timing reads and passes"):
         measured = measure_roofline(loaded.target, context=context, repeats=repeats)
     document = roofline_document(measured, context, loaded.details["kernel"], provenance(loaded))
-    _finish(document, out, as_json, lambda: [roofline_table(document)])
+    finish(document, out, as_json, lambda: [roofline_table(document)])
 
 
-def _names(text: str) -> list[str]:
-    """Return the names in a list with commas, each once."""
-    return list(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
-
-
-def _check_out(out: Path | None) -> None:
-    """Refuse a result file that cannot be written before anything is measured for it."""
-    if out is not None and not out.parent.is_dir():
-        raise OptionError(f"--out: there is no directory {str(out.parent)!r}; create it first")
-
-
-def _finish(document: dict[str, Any], out: Path | None, as_json: bool, tables: Any) -> None:
-    from outrider.bench.result import write_document
-    from outrider.cli import terminal
-    from outrider.cli.documents import one_line
-
-    if out is not None:
-        write_document(document, out)
-    if as_json:
-        print(one_line(document), flush=True)
-    else:
-        for table in tables():
-            terminal.console().print(table)
+app.command(cls=Command)(load)

@@ -99,6 +99,25 @@ Seed = Annotated[
 IgnoreEos = Annotated[
     bool, typer.Option("--ignore-eos", help="Go on after the model's end-of-turn token, up to --max-tokens.")
 ]
+SuiteOption = Annotated[
+    str,
+    typer.Option("--suite", metavar="NAME|FILE", help="own, or prompts in a .jsonl or .txt file."),
+]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N prompts of each task.")
+]
+DrafterOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drafter-option",
+        metavar="DRAFTER.NAME=VALUE",
+        help="Set an option of a drafter (several times).",
+    ),
+]
+Chat = Annotated[
+    bool | None,
+    typer.Option("--chat/--no-chat", help="Chat template or bare prompts (default: if there is one)."),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document as the last line of stdout, and no text.")
 ]

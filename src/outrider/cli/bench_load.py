@@ -1,0 +1,176 @@
+"""`outrider bench load`: drafters side by side while many requests are on their way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outrider.cli import options
+from outrider.cli.bench_out import check_out, finish, listed_names
+from outrider.cli.interrupts import INTERRUPTED
+from outrider.errors import OptionError
+
+CLIENTS = "1,2,4,8,16"
+
+
+def load(
+    model: options.Model,
+    suite: options.SuiteOption = "own",
+    limit: options.Limit = None,
+    concurrency: Annotated[
+        str | None,
+        typer.Option(
+            "--concurrency",
+            metavar="N,N,…",
+            help=f"Closed loop: clients that ask again once they are answered ({CLIENTS} without --rate).",
+        ),
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option("--rate", metavar="R,R,…", help="Open loop: so many requests a second, at random."),
+    ] = None,
+    drafters: Annotated[
+        str,
+        typer.Option(
+            "--drafters",
+            metavar="A,B,…",
+            help=f"{options.DRAFTER_HELP} failing:NAME spoils all its guesses. none is always run.",
+        ),
+    ] = "none,suffix",
+    drafter_option: options.DrafterOptions = None,
+    requests: Annotated[
+        int | None,
+        typer.Option(
+            "--requests",
+            min=1,
+            metavar="N",
+            help="Requests of a run; prompts come again where there are fewer "
+            "(default: all prompts, at least two for each client).",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, metavar="N", help="Rounds, each with all loads and drafters.")
+    ] = 3,
+    running: Annotated[
+        int | None,
+        typer.Option(
+            "--running",
+            min=1,
+            metavar="N",
+            help="Most requests in one pass (default: the most clients, 16 at least).",
+        ),
+    ] = None,
+    rule: options.Rule = "auto",
+    guarantee: options.GuaranteeOption = None,
+    allow_lossy: options.AllowLossy = False,
+    budget: options.Budget = None,
+    fill_budget: options.FillBudget = False,
+    max_tokens: options.MaxTokens = 128,
+    ignore_eos: options.IgnoreEos = False,
+    temperature: options.Temperature = 0.0,
+    seed: Annotated[
+        int,
+        typer.Option("--seed", metavar="S", help="Seed of the sampled text, the same for all drafters."),
+    ] = 0,
+    chat: options.Chat = None,
+    weights: options.Weights = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    out: options.Out = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE.png", help="Also draw the result (needs matplotlib)."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Measure drafters under load.
+
+    All drafters answer the same requests in rounds and are compared with plain decoding.
+    """
+    from outrider.bench.failing import PREFIX
+    from outrider.bench.plot import check_plot, plot_load
+    from outrider.bench.traffic import Load
+    from outrider.sampling.params import SamplingParams
+
+    names = listed_names(drafters)
+    drafting = [name.removeprefix(PREFIX) for name in names]
+    options.check_names(drafting, rule, guarantee, allow_lossy)
+    settings = options.options_by_drafter(drafter_option, drafting)
+    params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
+    clients = CLIENTS if concurrency is None and rate is None else concurrency or ""
+    loads = [Load(clients=int(count)) for count in _numbers("--concurrency", clients, whole=True)]
+    loads += [Load(rate=each) for each in _numbers("--rate", rate or "", whole=False)]
+    if not loads:
+        raise OptionError("no load is left to measure; name one in --concurrency or --rate")
+    check_out(out)
+    if plot is not None:
+        check_out(plot, "--plot")
+        check_plot(plot)
+
+    from outrider.bench.load import Measured, encoded, load_contestants, run_loads
+    from outrider.bench.load_result import load_document
+    from outrider.bench.provenance import provenance
+    from outrider.bench.suites import open_suite
+    from outrider.bench.table import load_table
+    from outrider.cli import terminal
+    from outrider.cli.loading import load_llm
+    from outrider.engine.scheduler import Limits
+
+    prompts = open_suite(suite).limited(limit)
+    notes = terminal.console(stderr=True)
+    llm = load_llm(
+        model,
+        notes,
+        rule=rule,
+        guarantee=guarantee,
+        lossy=allow_lossy,
+        weights=weights,
+        device=device,
+        budget=budget,
+        fill_budget=fill_budget,
+        threads=threads,
+    )
+    asked = encoded(llm, prompts, chat=chat, notes=notes)
+    with notes.status("loading what is compared"):
+        contestants = load_contestants(llm, names, settings, weights=weights, device=device)
+    most = running or max([Limits().running, *(load.clients or 0 for load in loads)])
+    measured: list[Measured] = []
+    interrupted = False
+    try:
+        run_loads(
+            contestants,
+            asked,
+            params,
+            loads,
+            repeats=repeats,
+            count=requests,
+            running=most,
+            notes=notes,
+            into=measured,
+        )
+    except KeyboardInterrupt:
+        if not measured:
+            raise
+        interrupted = True
+    document = load_document(measured, prompts, params, provenance(llm.model), running=most)
+    if plot is not None:
+        plot_load(document, plot)
+    finish(document, out, as_json, lambda: [load_table(document)])
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _numbers(option: str, text: str, *, whole: bool) -> list[float]:
+    """Return the positive numbers of a list with commas, each once; OptionError for anything else."""
+    found = []
+    for word in listed_names(text):
+        try:
+            number = int(word) if whole else float(word)
+        except ValueError:
+            number = 0
+        if not 0 < number < float("inf"):
+            raise OptionError(f"{option} {text!r}: {word!r} is not a {'whole ' * whole}number above 0")
+        found.append(number)
+    return list(dict.fromkeys(found))
