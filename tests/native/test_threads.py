@@ -284,3 +284,45 @@ def test_no_more_threads_run_than_there_are_processors(monkeypatch: pytest.Monke
         torch.set_num_threads(before)
     assert asked == [1, 2, 2]
     assert usable_processors() >= 1
+
+
+ONE_PROCESSOR = """
+import os, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+sys.path[:0] = sys.argv[1:]
+import torch
+from outrider.models.base import Batch
+from outrider.native.decoder import NativeDecoder
+from tiny import RandomSource, tiny_config
+
+config = tiny_config()
+model = NativeDecoder(config, RandomSource(config), weights="fp32")
+NativeDecoder.most_threads = 4
+
+def logits_on(threads):
+    torch.set_num_threads(threads)
+    return model.forward(Batch((1, 2), (0, 1), (0, 0), (-1, 0), (0, 1)), [model.new_cache()])
+
+expected = logits_on(1)
+counts = []
+for _ in range(60):
+    assert torch.equal(logits_on(4), expected)
+    counts.append(model._core.threads)
+print(*counts)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be kept to a processor here")
+def test_threads_that_must_share_a_processor_leave_the_pass_to_fewer_and_are_tried_again() -> None:
+    """With another program on one of two cores a pass on both took four times as long as one on a single
+    core: at each barrier a thread waited for the scheduler to give the other its turn."""
+    roots = [str(Path(outrider.__file__).parents[1]), str(Path(__file__).parents[1])]
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_PROCESSOR, *roots], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    counts = [int(count) for count in done.stdout.split()]
+    assert counts[0] == 4
+    assert 1 in counts[:20]
+    assert counts.count(1) > len(counts) / 2
+    assert 2 in counts[counts.index(1) :]

@@ -45,7 +45,7 @@ double Reader::seconds() {
     const uint64_t* words = data_.as<uint64_t>();
     const size_t threads = size_t(team_.size());
     const auto started = std::chrono::steady_clock::now();
-    team_.run([&](int thread) {
+    team_.run(team_.size(), [&](int thread) {
         const size_t begin = lines_ * thread / threads, end = lines_ * (thread + 1) / threads;
         sums_[thread] = sum_lines(words + begin * kWords, end - begin);
     });

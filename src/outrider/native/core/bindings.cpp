@@ -181,6 +181,7 @@ NB_MODULE(_core, m) {
 
     nb::class_<Decoder>(m, "Decoder")
         .def_prop_ro("isa", [](const Decoder& d) { return d.kernels().name; })
+        .def_prop_ro("threads", &Decoder::threads)
         .def("add_layer", &add_layer, "parts"_a, "window"_a = 0)
         .def("set_top", &set_top, "embedding"_a, "norm"_a, "head"_a)
         .def("set_rotation", &set_rotation, "cos"_a, "sin"_a)

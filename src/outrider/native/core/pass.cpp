@@ -82,10 +82,11 @@ void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const O
             caches[i]->reserve(std::move(parents));
         }
         if (!team_ || !team_->alive() || team_->size() != threads) team_ = shared_team(threads);
-        Workspace workspace(model_, kernels_, layout, caches, space_, *team_);
+        threads_ = team_->advised();
+        Workspace workspace(model_, kernels_, layout, caches, space_, *team_, threads_);
         Stages stages(workspace, attention_space_, options, state_, logits, hidden);
         const int rows = widest(layout);
-        team_->run([&](int thread) {
+        team_->run(threads_, [&](int thread) {
             kernels_.begin(rows);
             stages.run(thread);
             kernels_.end();

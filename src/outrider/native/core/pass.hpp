@@ -29,6 +29,8 @@ public:
     // has begun fails or is cancelled, nothing is pending in them.
     void run(const Batch& batch, const std::vector<Cache*>& caches, const Options& options, int threads,
              float* logits, float* hidden);
+    // How many threads the last pass ran on: fewer than it was given where they only waited for each other.
+    int threads() const { return threads_; }
     // Stops a pass that is running, at its next layer; without one, does nothing.
     void cancel() {
         State running = State::Running;
@@ -40,6 +42,7 @@ private:
     const Kernels& kernels_;
     std::mutex mutex_;
     std::shared_ptr<Team> team_;
+    std::atomic<int> threads_{0};
     std::vector<Buffer> space_;
     AttentionSpace attention_space_;
     std::atomic<State> state_{State::Idle};

@@ -1,6 +1,6 @@
 #include "team.hpp"
 
-#include <chrono>
+#include <algorithm>
 #include <map>
 #ifndef _WIN32
 #include <unistd.h>
@@ -30,7 +30,7 @@ constexpr auto kAwake = std::chrono::microseconds(200);  // after a pass, before
 
 }  // namespace
 
-Team::Team(int size) : size_(size), process_(this_process()) {
+Team::Team(int size) : size_(size), process_(this_process()), advised_(size) {
     try {
         for (int t = 1; t < size; ++t) threads_.emplace_back([this, t] { wait_for_work(t); });
     } catch (...) {  // the system has no more threads to give
@@ -53,22 +53,46 @@ void Team::stop() {
 
 bool Team::alive() const { return process_ == this_process(); }
 
-void Team::run(const std::function<void(int)>& body) {
+void Team::run(int threads, const std::function<void(int)>& body) {
     std::lock_guard<std::mutex> running(running_);
-    if (size_ > 1) {
+    const auto begin = Clock::now();
+    {
         std::lock_guard<std::mutex> lock(mutex_);
-        body_ = &body;
-        work_.fetch_add(1);
+        threads_of_run_ = threads, body_ = &body, asleep_ = {};
+        if (threads > 1) work_.fetch_add(1);
     }
-    woken_.notify_all();
+    if (threads > 1) woken_.notify_all();
     body(0);
     meet();
+    if (size_ > 1) advise(Clock::now() - begin);
+}
+
+// Half the threads are as quick as all of them where these lose half of the time, waiting for those of them that
+// have lost their processors. More are tried again after a while, later each time that it was in vain.
+void Team::advise(Clock::duration whole) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const int threads = threads_of_run_;
+    whole_ = whole_ / 2 + whole;
+    lost_ = lost_ / 2 + (threads > 1 ? asleep_ / (threads - 1) : Clock::duration());
+    if (lost_ > whole_ / 2) {
+        advised_ = (threads + 1) / 2;
+        rest_ = next_rest_;
+        next_rest_ = std::min(2 * next_rest_, kLongRest);
+        lost_ = {};
+    } else if (rest_ > 0 && --rest_ == 0) {
+        if (threads == size_) {
+            next_rest_ = kShortRest;
+        } else {
+            advised_ = std::min(2 * threads, size_);
+            rest_ = kShortRest;
+        }
+    }
 }
 
 void Team::meet() {
-    if (size_ == 1) return;
+    if (threads_of_run_ == 1) return;
     const unsigned round = round_.load(std::memory_order_relaxed);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == threads_of_run_ - 1) {
         arrived_.store(0, std::memory_order_relaxed);
         round_.store(round + 1);
         if (sleepers_.load() > 0) {
@@ -82,29 +106,32 @@ void Team::meet() {
         relax();
     }
     // The others have lost their processors, to other programs most likely: leave them this one.
+    const auto begin = Clock::now();
     std::unique_lock<std::mutex> lock(mutex_);
     sleepers_.fetch_add(1);
     passed_.wait(lock, [&] { return round_.load() != round; });
     sleepers_.fetch_sub(1);
+    asleep_ += Clock::now() - begin;
 }
 
 void Team::wait_for_work(int thread) {
     unsigned done = 0;
     for (;;) {
-        const auto asleep = std::chrono::steady_clock::now() + kAwake;
+        const auto asleep = Clock::now() + kAwake;
         for (int spins = 0; work_.load(std::memory_order_acquire) == done; ++spins) {
             relax();
-            if (spins % 64 == 0 && std::chrono::steady_clock::now() > asleep) {
+            if (spins % 64 == 0 && Clock::now() > asleep) {
                 std::unique_lock<std::mutex> lock(mutex_);
                 woken_.wait(lock, [&] { return work_.load() != done; });
                 break;
             }
         }
-        done = work_.load(std::memory_order_acquire);
         const std::function<void(int)>* body;
         {
             std::lock_guard<std::mutex> lock(mutex_);
             if (stop_) return;
+            done = work_.load();
+            if (thread >= threads_of_run_) continue;
             body = body_;
         }
         (*body)(thread);

@@ -1,8 +1,10 @@
 // A team of threads that runs one function at a time and meets at barriers. The threads wait for a pass by
 // spinning briefly, then asleep. Own threads, because two OpenMP runtimes in one process (PyTorch brings its
-// own) keep spinning against each other.
+// own) keep spinning against each other. Where other programs keep the processors busy, a thread that has lost
+// its own holds all the others up at every barrier; fewer threads are quicker then, and the team says how many.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -28,15 +30,22 @@ public:
     int size() const { return size_; }
     // True in the process that made the team; its threads don't survive a fork.
     bool alive() const;
-    // Calls body(thread) on every thread, the caller being thread 0; body must not throw. One call at a time:
+    // How many threads the next run should have: all, or fewer for some runs after the threads spent most of their
+    // time asleep at barriers.
+    int advised() const { return advised_.load(); }
+    // Calls body(thread) on so many threads, the caller being thread 0; body must not throw. One call at a time:
     // others wait.
-    void run(const std::function<void(int)>& body);
-    // Every thread of the team calls this; none goes on before all have come.
+    void run(int threads, const std::function<void(int)>& body);
+    // Every thread of a run calls this; none goes on before all have come.
     void meet();
 
 private:
+    using Clock = std::chrono::steady_clock;
+    static constexpr int kShortRest = 16, kLongRest = 128;
+
     void stop();
     void wait_for_work(int thread);
+    void advise(Clock::duration whole);
 
     const int size_;
     const long process_;
@@ -44,7 +53,13 @@ private:
     std::mutex running_, mutex_;
     std::condition_variable woken_, passed_;
     const std::function<void(int)>* body_ = nullptr;
+    int threads_of_run_ = 1;
     bool stop_ = false;
+    Clock::duration asleep_{};  // of all threads at the barriers of this run
+    // Of recent runs, each counting half of the one after it.
+    Clock::duration whole_{}, lost_{};
+    int rest_ = 0, next_rest_ = kShortRest;  // runs until more threads are tried
+    std::atomic<int> advised_;
     alignas(64) std::atomic<unsigned> work_{0};
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) std::atomic<unsigned> round_{0};

@@ -5,8 +5,8 @@
 namespace outrider {
 
 Workspace::Workspace(const Model& model, const Kernels& kernels, const Plan& plan, const std::vector<Cache*>& caches,
-                     std::vector<Buffer>& space, Team& team)
-    : model(model), shape(model.shape), kernels(kernels), plan(plan), caches(caches), threads(team.size()),
+                     std::vector<Buffer>& space, Team& team, int threads)
+    : model(model), shape(model.shape), kernels(kernels), plan(plan), caches(caches), threads(threads),
       q_width(round_up(shape.heads * shape.dim, kLanes)), k_width(round_up(shape.kv_heads * shape.dim, kLanes)),
       x_stride(round_up(shape.hidden, kBlock)), qkv_stride(q_width + 2 * k_width + kLanes),
       attended_stride(round_up(shape.heads * shape.dim, kBlock)), inner_stride(round_up(shape.inner, kBlock)),

@@ -22,7 +22,7 @@ class Workspace {
 public:
     // `space` lends the memory, which grows and stays.
     Workspace(const Model& model, const Kernels& kernels, const Plan& plan, const std::vector<Cache*>& caches,
-              std::vector<Buffer>& space, Team& team);
+              std::vector<Buffer>& space, Team& team, int threads);
 
     const Model& model;
     const Shape& shape;
