@@ -29,9 +29,9 @@ class FailingDrafter:
         self.has_law, self.weighs_costs = drafter.has_law, drafter.weighs_costs
         self.speculates, self.observes = drafter.speculates, drafter.observes
 
-    def open(self, prompt: Sequence[int]) -> Any:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
         """Pass on."""
-        return self._drafter.open(prompt)
+        return self._drafter.open(prompt, tenant)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return the other drafter's trees, spoilt."""
