@@ -121,7 +121,7 @@ FAULTS: list[Fault] = [
     fault(
         "one request that cannot go on ends its whole batch",
         STEP,
-        "committed.append(fail(sequence, error))",
+        "return fail(sequence, error)",
         "raise",
         test="engine/test_errors.py::test_the_others_of_the_batch_get_their_texts",
     ),

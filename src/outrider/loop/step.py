@@ -10,9 +10,9 @@ from collections.abc import Sequence as Many
 from outrider.errors import OutriderError
 from outrider.loop.commit.commit import commit, fail
 from outrider.loop.draft.base import Drafter
-from outrider.loop.propose import propose
+from outrider.loop.propose import Proposal, propose
 from outrider.loop.sequence import Sequence
-from outrider.loop.verify.score import score
+from outrider.loop.verify.score import ScoredByModel, score
 from outrider.models.base import Target
 from outrider.planner.planner import Planner
 from outrider.sampling.threads import one_thread
@@ -28,20 +28,27 @@ def step(target: Target, drafter: Drafter, sequences: Many[Sequence], planner: P
     """
     proposals = propose(target, drafter, sequences, planner)
     scored = score(target, sequences, [None if proposal is None else proposal.tree for proposal in proposals])
-    committed = []
-    for sequence, proposal, result in zip(sequences, proposals, scored, strict=True):
-        if proposal is None or result is None:
-            sequence.cache.keep(range(sequence.prompt_rows))
-            committed.append(Committed((), 0))
-            continue
-        draws = sequence.draws.for_rule(sequence.rule, len(sequence.tokens))
-        try:
-            with one_thread():
-                verdict = sequence.rule.decide(result, draws)
-                if drafter.observes:
-                    drafter.observe(sequence.draft_state, result.tree, result.laws)
-            committed.append(commit(sequence, drafter, result, verdict))
-            sequence.breaker.note(committed[-1].kept, proposal.price)
-        except OutriderError as error:
-            committed.append(fail(sequence, error))
+    with one_thread():
+        return [
+            _decide(drafter, sequence, proposal, result)
+            for sequence, proposal, result in zip(sequences, proposals, scored, strict=True)
+        ]
+
+
+def _decide(
+    drafter: Drafter, sequence: Sequence, proposal: Proposal | None, scored: ScoredByModel | None
+) -> Committed:
+    """Let the sequence's rule decide about its draft, and commit what it keeps."""
+    if proposal is None or scored is None:
+        sequence.cache.keep(range(sequence.prompt_rows))
+        return Committed((), 0)
+    draws = sequence.draws.for_rule(sequence.rule, len(sequence.tokens))
+    try:
+        verdict = sequence.rule.decide(scored, draws)
+        if drafter.observes:
+            drafter.observe(sequence.draft_state, scored.tree, scored.laws)
+        committed = commit(sequence, drafter, scored, verdict)
+    except OutriderError as error:
+        return fail(sequence, error)
+    sequence.breaker.note(committed.kept, proposal.price)
     return committed
