@@ -282,14 +282,13 @@ def objects() -> Counter[str]:
     return Counter(name for name in names if name.startswith("outrider."))
 
 
+SIZES = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks")
+
+
 class Mallinfo(ctypes.Structure):
     """What glibc's mallinfo2 returns."""
 
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd")
-        + ("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
-    ]
+    _fields_ = [(name, ctypes.c_size_t) for name in (*SIZES, "keepcost")]
 
 
 def allocated() -> dict[str, int | None]:
