@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import ctypes
 import gc
 import json
 import random
@@ -281,6 +282,30 @@ def objects() -> Counter[str]:
     return Counter(name for name in names if name.startswith("outrider."))
 
 
+SIZES = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks")
+
+
+class Mallinfo(ctypes.Structure):
+    """What glibc's mallinfo2 returns."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (*SIZES, "keepcost")]
+
+
+def allocated() -> dict[str, int | None]:
+    """Return what is allocated: Python's blocks, and the bytes of malloc's (None where it is not glibc's).
+
+    Resident memory also holds what was freed and is kept for later: where it grows and this does not, nothing
+    is lost.
+    """
+    count = None
+    with contextlib.suppress(OSError, AttributeError):
+        mallinfo2 = ctypes.CDLL(None).mallinfo2
+        mallinfo2.restype = Mallinfo
+        info = mallinfo2()
+        count = info.uordblks + info.hblkhd
+    return {"blocks": sys.getallocatedblocks(), "bytes": count}
+
+
 def serve(
     llm: LLM, limits: Limits, chosen: Sequence[Case], readers: int, seconds: float, seed: int
 ) -> dict[str, Any]:
@@ -328,7 +353,7 @@ def soak(llm: LLM, arguments: argparse.Namespace) -> dict[str, Any]:
         llm.using(drafter=made), limits, chosen, arguments.readers, arguments.warm_up, arguments.seed + 1000
     )
     store.free(store.nbytes)
-    before = objects()
+    before, held = objects(), allocated()
     drafter = Counted(made)
     memory = Memory()
     memory.start()
@@ -339,7 +364,7 @@ def soak(llm: LLM, arguments: argparse.Namespace) -> dict[str, Any]:
     memory.join()
     store.free(store.nbytes)
     opened, closed = drafter.opened, drafter.closed
-    left = objects() - before
+    left, still_held = objects() - before, allocated()
     samples = memory.samples
     tenth = max(1, len(samples) // 10)
     return {
@@ -353,6 +378,8 @@ def soak(llm: LLM, arguments: argparse.Namespace) -> dict[str, Any]:
         "drafts_left_open": opened - closed,
         "pages_left_held": len(store),
         "objects_left": dict(left),
+        "allocated_before": held,
+        "allocated_after": still_held,
         "memory": {
             "mib_first": median(samples[:tenth]) if samples else None,
             "mib_last": median(samples[-tenth:]) if samples else None,
@@ -407,6 +434,13 @@ def main() -> None:
             f"memory: {memory['mib_first']:.0f} MiB at first, {memory['mib_last']:.0f} at last, "
             f"{memory['mib_per_minute']:+.2f} MiB a minute in the second half"
         )
+    before, after = document["allocated_before"], document["allocated_after"]
+    print(f"allocated: {after['blocks'] - before['blocks']:+d} blocks of Python's", end="")
+    print(
+        ""
+        if after["bytes"] is None
+        else f", {(after['bytes'] - before['bytes']) / 2**10:+.0f} KiB of malloc's"
+    )
     wrong = failures(document)
     print(
         "\n".join(wrong) if wrong else "every text is plain decoding's, every request ended, nothing is left"

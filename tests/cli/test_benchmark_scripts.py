@@ -57,6 +57,7 @@ def test_a_soak_finds_nothing_wrong_and_counts_what_it_did(
     assert document["requests"] == sum(document["ends"].values()) > 0
     assert document["tokens"] > 0
     assert document["memory"]["mib"]
+    assert document["allocated_after"]["blocks"] > 0
 
 
 def test_a_soak_sees_a_text_that_is_not_plain_decodings(
