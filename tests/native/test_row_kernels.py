@@ -10,7 +10,7 @@ import torch
 
 from outrider.sampling import rows
 
-SIZES = (1, 2, 15, 16, 17, 31, 63, 64, 65, 1003, 20_000)
+SIZES = (1, 2, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 1003, 20_000)
 ISAS = ("portable", "avx2", "avx512", "neon")
 
 
@@ -54,7 +54,7 @@ def everything(seed: int, size: int) -> list[object]:
             top = rows.peak(logits)
             whole = rows.total(logits, top, coldness)
             laws.append(rows.softmax(logits, top, coldness, whole))
-            found += [top, whole, laws[-1].tolist()]
+            found += [top, whole, rows.entropy(logits, top, coldness, whole), laws[-1].tolist()]
     for p, q in ((laws[0], laws[1]), (laws[2], laws[1])):
         found += [rows.mass(p), rows.excess(p, None, 1.0, [size - 1])]
         found += [rows.excess(p, q, scale, [0, size // 2]) for scale in (0.3, 1.0, 1.7)]

@@ -141,6 +141,16 @@ class LogitLaws:
         _check(self._logits[row, mode].item())
         return mode
 
+    def entropy(self, row: int) -> float:
+        """Return the entropy in nats of `self[row]`, up to rounding.
+
+        Without filters nothing of the vocabulary's size is made.
+        """
+        if self._params.temperature == 0 or self._params.has_filters:
+            return rows.entropy_of(self[row])
+        logits = self._row(self._checked(row)).to(torch.float32)
+        return rows.entropy(logits, *self._weigh(row, logits))
+
     def likely(self, row: int, count: int) -> list[tuple[int, float]]:
         """Return up to `count` of a row's most likely tokens, the likeliest first, by the bare logits.
 

@@ -32,17 +32,23 @@ const RowKernels& kernels_of(const Isa& isa) {
 
 float peak(Row row, const Isa& isa) { return kernels_of(isa).peak(row.data(), row.shape(0)); }
 
-double total(Row row, float peak, float coldness, double magic, const Isa& isa) {
+double total(Row row, float peak, float pace, double magic, const Isa& isa) {
     const RowKernels& kernels = kernels_of(isa);
     nb::gil_scoped_release release;
-    return kernels.total(row.data(), row.shape(0), peak, coldness, magic);
+    return kernels.total(row.data(), row.shape(0), peak, pace, magic);
 }
 
-void softmax(Row row, float peak, float coldness, float total, MutableRow out, const Isa& isa) {
+double depth(Row row, float peak, float pace, double magic, const Isa& isa) {
+    const RowKernels& kernels = kernels_of(isa);
+    nb::gil_scoped_release release;
+    return kernels.depth(row.data(), row.shape(0), peak, pace, magic);
+}
+
+void softmax(Row row, float peak, float pace, float total, MutableRow out, const Isa& isa) {
     if (out.shape(0) != row.shape(0)) throw std::invalid_argument("out must be as long as the row");
     const RowKernels& kernels = kernels_of(isa);
     nb::gil_scoped_release release;
-    kernels.softmax(row.data(), row.shape(0), peak, coldness, total, out.data());
+    kernels.softmax(row.data(), row.shape(0), peak, pace, total, out.data());
 }
 
 double excess(Row p, std::optional<Row> q, float scale, std::vector<int64_t> without, double magic, const Isa& isa) {
@@ -85,8 +91,9 @@ std::vector<int64_t> race(Row p, uint64_t key, size_t count, const Isa& isa) {
 
 void bind_rows(nb::module_& m) {
     m.def("row_peak", &peak, "row"_a.noconvert(), "isa"_a = nb::none());
-    m.def("row_total", &total, "row"_a.noconvert(), "peak"_a, "coldness"_a, "magic"_a, "isa"_a = nb::none());
-    m.def("row_softmax", &softmax, "row"_a.noconvert(), "peak"_a, "coldness"_a, "total"_a, "out"_a.noconvert(),
+    m.def("row_total", &total, "row"_a.noconvert(), "peak"_a, "pace"_a, "magic"_a, "isa"_a = nb::none());
+    m.def("row_depth", &depth, "row"_a.noconvert(), "peak"_a, "pace"_a, "magic"_a, "isa"_a = nb::none());
+    m.def("row_softmax", &softmax, "row"_a.noconvert(), "peak"_a, "pace"_a, "total"_a, "out"_a.noconvert(),
           "isa"_a = nb::none());
     m.def("row_excess", &excess, "p"_a.noconvert(), "q"_a.noconvert() = nb::none(), "scale"_a = 1.0f,
           "without"_a = std::vector<int64_t>(), "magic"_a = 6.0, "isa"_a = nb::none());
