@@ -86,6 +86,7 @@ class LogitLaws:
         self._logits, self._params = logits, params
         self._processing, self._path = processing, path
         self._processed: dict[int, Tensor] = {}
+        self._coldness = _coldness(params)
         self._modes: dict[int, int] = {}
         self._weighed: dict[int, tuple[float, float]] = {}
         self._laws: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
@@ -115,23 +116,22 @@ class LogitLaws:
         if law is None and self._params.temperature == 0:
             return float(token == self.mode(row))
         if law is None and not self._params.has_filters:
-            logits = self._row(row)
-            weighed = self._weigh(row, logits)
-            return float(rows.softmax(logits[token : token + 1].to(torch.float32), *weighed))
+            logits = self._row(row).to(torch.float32)
+            return rows.share(logits, token, *self._weigh(row, logits))
         return float((self[row] if law is None else law)[token])
 
     def _checked(self, row: int) -> int:
-        if not 0 <= row < len(self):
+        if not 0 <= row < self._logits.shape[0]:
             raise IndexError(row)
         return row
 
     def _weigh(self, row: int, logits: Float[Tensor, " V"]) -> tuple[float, float, float]:
         """Return the largest of a row's logits, 1 / temperature and the sum of the weights (see `rows`)."""
-        coldness = _coldness(self._params)
-        if row not in self._weighed:
-            self._weighed[row] = _peak_and_total(logits.to(torch.float32), coldness)
-        peak, total = self._weighed[row]
-        return peak, coldness, total
+        weighed = self._weighed.get(row)
+        if weighed is None:
+            weighed = self._weighed[row] = _peak_and_total(logits, self._coldness)
+        peak, total = weighed
+        return peak, self._coldness, total
 
     def mode(self, row: int) -> int:
         """Return the most likely token of a row, the lowest id among equals."""
@@ -244,9 +244,8 @@ def _coldness(params: SamplingParams) -> float:
 
 def _peak_and_total(row: Float[Tensor, " V"], coldness: float) -> tuple[float, float]:
     """Return a row's largest logit and the sum of its weights; NumericsError where either is not finite."""
-    peak = rows.peak(row)
+    peak, total = rows.weigh(row, coldness)
     _check(peak)
-    total = rows.total(row, peak, coldness)
     _check(total)
     return peak, total
 

@@ -41,7 +41,7 @@ def core() -> ModuleType | None:
         from outrider.native import _core
     except ImportError:
         return None
-    return _core if hasattr(_core, "row_depth") else None  # a module of an earlier build lacks it
+    return _core if hasattr(_core, "row_weigh") else None  # a module of an earlier build lacks it
 
 
 def _core_for(*rows: Tensor | None) -> ModuleType | None:
@@ -53,23 +53,17 @@ def _core_for(*rows: Tensor | None) -> ModuleType | None:
     return core()
 
 
-def peak(row: Float[Tensor, " V"]) -> float:
-    """Return the largest value of a row. Where a row holds NaN it is NaN, or `total` is."""
-    native = _core_for(row)
-    if native is not None:
-        return float(native.row_peak(row.numpy()))
-    return float(row.amax())
+def weigh(row: Float[Tensor, " V"], coldness: float) -> tuple[float, float]:
+    """Return the largest value of a row, `top`, and the sum of exp((x - top) · coldness) over it.
 
-
-def total(row: Float[Tensor, " V"], top: float, coldness: float) -> float:
-    """Return the sum of exp((x - top) · coldness) over a row whose largest value is `top`.
-
-    Off by at most V² · 2^-57 and a few parts in 10^7.
+    The sum is off by at most V² · 2^-57 and a few parts in 10^7. Where a row holds NaN one of the two is NaN.
     """
     native = _core_for(row)
     if native is not None:
-        return float(native.row_total(row.numpy(), top, coldness * _BITS, _magic(row)))
-    return _sum_of_stretches(power_of_two(_bits(row, top, coldness)), _magic(row))
+        top, whole = native.row_weigh(row.numpy(), coldness * _BITS, _magic(row))
+        return top, whole
+    top = float(row.amax())
+    return top, _sum_of_stretches(power_of_two(_bits(row, top, coldness)), _magic(row))
 
 
 def entropy(row: Float[Tensor, " V"], top: float, coldness: float, whole: float) -> float:
@@ -99,6 +93,14 @@ def softmax(row: Float[Tensor, " V"], top: float, coldness: float, whole: float)
     weights = power_of_two(_bits(row, top, coldness))
     # A tensor, not a number: some devices would multiply by a number's reciprocal.
     return weights.div_(torch.tensor(whole, dtype=torch.float32, device=row.device).expand(len(row)))
+
+
+def share(row: Float[Tensor, " V"], token: int, top: float, coldness: float, whole: float) -> float:
+    """Return one element of `softmax`."""
+    native = _core_for(row)
+    if native is not None:
+        return float(native.row_share(row.numpy(), token, top, coldness * _BITS, whole))
+    return float(softmax(row[token : token + 1], top, coldness, whole))
 
 
 def mass(law: Float[Tensor, " V"]) -> float:
@@ -171,7 +173,7 @@ def _bits(row: Float[Tensor, " V"], top: float, coldness: float) -> Float[Tensor
 def _magic(row: Float[Tensor, " V"]) -> float:
     """Return what rounds the weights of a row, which are at most 1, so that float64 adds them up exactly."""
     # To multiples of 2^(e - 52), with 2^e about half of V: V of them fit into 53 bits.
-    return 1.5 * 2.0 ** max((len(row) - 1).bit_length() - 1, 2)
+    return 1.5 * 2.0 ** max((row.shape[0] - 1).bit_length() - 1, 2)
 
 
 def _sum_of_stretches(values: Float[Tensor, " V"], magic: float) -> float:
