@@ -54,6 +54,7 @@ def everything(seed: int, size: int) -> list[object]:
             top, whole = rows.weigh(logits, coldness)
             laws.append(rows.softmax(logits, top, coldness, whole))
             found += [top, whole, rows.entropy(logits, top, coldness, whole), laws[-1].tolist()]
+            found += [rows.near(logits, reach) for reach in (0.0, 6.0, 500.0)]
             found += [rows.share(logits, token, top, coldness, whole) for token in (0, size // 2, size - 1)]
     for p, q in ((laws[0], laws[1]), (laws[2], laws[1])):
         found += [rows.mass(p), rows.excess(p, None, 1.0, [size - 1])]
@@ -95,6 +96,17 @@ def test_what_does_not_fit_together_is_an_error(isa: str) -> None:
     with pytest.raises(ValueError, match="instruction set"):
         rows.core().row_weigh(row, 1.0, 6.0, "sse")  # type: ignore[union-attr]
     assert core.row_excess(row, None, 2.0, [4, 4, 0], 6.0) == 36
+
+
+def test_of_a_row_with_nan_nothing_is_near_the_largest(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = OfIsa(rows.core(), isa)
+    monkeypatch.setattr(rows, "core", lambda: built)
+    for size in (1, 16, 17, 64, 200):
+        for place in {0, size // 2, size - 1}:
+            row = logits_of(size)
+            assert rows.near(row, 1e9)[0]
+            row[place] = torch.nan
+            assert rows.near(row, 1e9) == ([], [])
 
 
 def test_a_race_that_many_tokens_lead_for_a_moment_finds_room(isa: str) -> None:

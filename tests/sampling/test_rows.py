@@ -58,6 +58,21 @@ def test_sums_are_right_and_of_laws_exact_whatever_their_order(size: int, refere
 
 
 @pytest.mark.parametrize("built", [True, False])
+def test_near_the_largest_are_all_values_within_reach_in_order(
+    built: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not built:
+        monkeypatch.setattr(rows, "core", lambda: None)
+    row = torch.tensor([1.0, 5.0, -torch.inf, 5.0, 4.5, 3.0])
+    assert rows.near(row, 2.0) == ([1, 3, 4], [0.0, 0.0, 0.5])
+    flat = torch.zeros(3000)
+    flat[700] = -1.0
+    assert rows.near(flat, 1.0)[0] == [token for token in range(3000) if token != 700]
+    flat[1234] = torch.nan
+    assert rows.near(flat, 1.0) == ([], [])
+
+
+@pytest.mark.parametrize("built", [True, False])
 @pytest.mark.parametrize("spread", [0.0, 2.5, 40.0])
 def test_the_entropy_of_logits_is_that_of_their_law(
     built: bool, spread: float, monkeypatch: pytest.MonkeyPatch

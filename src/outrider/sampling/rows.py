@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -41,7 +42,7 @@ def core() -> ModuleType | None:
         from outrider.native import _core
     except ImportError:
         return None
-    return _core if hasattr(_core, "row_weigh") else None  # a module of an earlier build lacks it
+    return _core if hasattr(_core, "row_near") else None  # a module of an earlier build lacks it
 
 
 def _core_for(*rows: Tensor | None) -> ModuleType | None:
@@ -64,6 +65,22 @@ def weigh(row: Float[Tensor, " V"], coldness: float) -> tuple[float, float]:
         return top, whole
     top = float(row.amax())
     return top, _sum_of_stretches(power_of_two(_bits(row, top, coldness)), _magic(row))
+
+
+def near(row: Float[Tensor, " V"], reach: float) -> tuple[list[int], list[float]]:
+    """Return the places of all values less than `reach` below the largest, in order, and how far below.
+
+    Nothing of a row that holds NaN.
+    """
+    row = row.to(device="cpu", dtype=torch.float32)
+    native = _core_for(row)
+    if native is not None:
+        places, below = native.row_near(row.numpy(), reach)
+        return places, below
+    values = row.numpy()
+    peak = values.max()
+    found = (values > peak - np.float32(reach)).nonzero()[0]
+    return found.tolist(), (peak - values[found]).tolist()
 
 
 def entropy(row: Float[Tensor, " V"], top: float, coldness: float, whole: float) -> float:

@@ -37,6 +37,24 @@ std::pair<float, double> weigh(Row row, float pace, double magic, const Isa& isa
     return {peak, kernels.total(row.data(), row.shape(0), peak, pace, magic)};
 }
 
+std::pair<std::vector<int64_t>, std::vector<float>> near(Row row, float reach, const Isa& isa) {
+    const RowKernels& kernels = kernels_of(isa);
+    const float* const x = row.data();
+    const size_t size = row.shape(0);
+    std::vector<int64_t> places(std::min<size_t>(size, 4096));
+    std::vector<float> below;
+    nb::gil_scoped_release release;
+    const float peak = kernels.peak(x, size);
+    size_t held = kernels.above(x, size, peak - reach, places.data(), places.size());
+    if (held > places.size()) {
+        places.resize(size);
+        held = kernels.above(x, size, peak - reach, places.data(), size);
+    }
+    places.resize(held);
+    for (const int64_t place : places) below.push_back(peak - x[place]);
+    return {places, below};
+}
+
 double depth(Row row, float peak, float pace, double magic, const Isa& isa) {
     const RowKernels& kernels = kernels_of(isa);
     nb::gil_scoped_release release;
@@ -97,6 +115,7 @@ std::vector<int64_t> race(Row p, uint64_t key, size_t count, const Isa& isa) {
 
 void bind_rows(nb::module_& m) {
     m.def("row_weigh", &weigh, "row"_a.noconvert(), "pace"_a, "magic"_a, "isa"_a = nb::none());
+    m.def("row_near", &near, "row"_a.noconvert(), "reach"_a, "isa"_a = nb::none());
     m.def("row_depth", &depth, "row"_a.noconvert(), "peak"_a, "pace"_a, "magic"_a, "isa"_a = nb::none());
     m.def("row_softmax", &softmax, "row"_a.noconvert(), "peak"_a, "pace"_a, "total"_a, "out"_a.noconvert(),
           "isa"_a = nb::none());

@@ -75,6 +75,32 @@ float row_peak(const float* x, size_t n) {
     return max_lanes(max(most[0], most[1]));
 }
 
+size_t row_above(const float* x, size_t n, float bound, int64_t* found, size_t room) {
+    constexpr size_t kVectors = 4, kStretch = 16 * kVectors;
+    constexpr int32_t kInfinity = 0x7F800000;  // the bits of NaN, without the sign, are more
+    size_t held = 0;
+    I bits = zero_int();
+    for (size_t start = 0; start < n; start += kStretch) {
+        F v[kVectors], most = set1(-INFINITY);
+        for (size_t j = 0; j < kVectors; ++j) {
+            const size_t at = start + 16 * j;
+            v[j] = at + 16 <= n ? load(x + at) : load_part(x + at, at < n ? n - at : 0, -INFINITY);
+            bits = max(bits, bit_and(as_int(v[j]), set1(int32_t(0x7FFFFFFF))));
+            most = max(v[j], most);
+        }
+        if (!(max_lanes(most) > bound)) continue;
+        for (size_t j = 0; j < kVectors; ++j) {
+            if (!(max_lanes(v[j]) > bound)) continue;
+            for (size_t i = start + 16 * j; i < start + 16 * (j + 1) && i < n; ++i) {
+                if (!(x[i] > bound)) continue;
+                if (held == room) return room + 1;
+                found[held++] = int64_t(i);
+            }
+        }
+    }
+    return max_lanes(bits) > kInfinity ? 0 : held;
+}
+
 // The sum of term(x) over x [n]. Eight vectors are added up in float32, in order, before float64 goes on: that is most
 // of the work saved. The lowest terms round to nothing, so what fills the last vector up may have one.
 template <class Term> inline double sum_terms(const float* x, size_t n, double magic, Term term) {
@@ -195,7 +221,7 @@ size_t row_race(const float* p, size_t n, uint64_t key, size_t count, Arrival* f
 }
 
 constexpr RowKernels make_rows(const char* name) {
-    return {name, row_peak, row_total, row_depth, row_softmax, row_excess, row_race};
+    return {name, row_peak, row_above, row_total, row_depth, row_softmax, row_excess, row_race};
 }
 
 }  // namespace

@@ -16,6 +16,9 @@ struct RowKernels {
     const char* name;
     // The largest of x [n]; NaN is passed over.
     float (*peak)(const float* x, size_t n);
+    // Puts the places of values above `bound` into `found`; returns how many, none where x holds NaN. At most room + 1,
+    // which says that there was too little room.
+    size_t (*above)(const float* x, size_t n, float bound, int64_t* found, size_t room);
     // The sum of 2^t, t = (x - peak) · pace, eight at a time rounded to the grid of `magic`; NaN where x holds one.
     double (*total)(const float* x, size_t n, float peak, float pace, double magic);
     // The sum of 2^t · t, alike.
