@@ -127,24 +127,25 @@ def a_draft_model_disturbs_the_counts_of_the_target(patch: Patch) -> None:
     patch.setattr(Processing, "row", row)
 
 
-TOKEN_FAULTS: list[Callable[[Patch], None]] = [
-    paths_are_forgotten,
-    paths_lack_their_own_node,
-    paths_are_all_nodes_before,
-    options_are_ignored,
-    one_row_stands_for_all,
-    drafts_turned_down_are_counted,
-    each_token_of_a_path_is_counted_once,
-    presence_counts_the_prompt,
-    repetition_leaves_out_the_prompt,
-    negative_logits_are_divided_too,
-    runs_are_looked_for_in_the_committed_text_only,
-    words_are_looked_for_in_the_committed_text_only,
-    options_act_in_another_order,
-    min_tokens_leave_out_the_run,
-    min_tokens_are_one_too_many,
-    a_draft_model_disturbs_the_counts_of_the_target,
-]
+TOKEN_FAULTS: dict[Callable[[Patch], None], str] = {
+    paths_are_forgotten: "repetition penalty",
+    paths_lack_their_own_node: "no repeated pairs",
+    paths_are_all_nodes_before: "frequency penalty, greedy",
+    options_are_ignored: "presence penalty",
+    one_row_stands_for_all: "repetition penalty",
+    drafts_turned_down_are_counted: "frequency penalty",
+    each_token_of_a_path_is_counted_once: "frequency penalty",
+    presence_counts_the_prompt: "presence penalty",
+    repetition_leaves_out_the_prompt: "repetition penalty",
+    negative_logits_are_divided_too: "repetition penalty",
+    runs_are_looked_for_in_the_committed_text_only: "no repeated pairs",
+    words_are_looked_for_in_the_committed_text_only: "banned words",
+    options_act_in_another_order: "penalties and filters",
+    min_tokens_leave_out_the_run: "min tokens",
+    min_tokens_are_one_too_many: "min tokens",
+    a_draft_model_disturbs_the_counts_of_the_target: "min tokens",
+}
+"""Each with the options under which it is looked for, by their name in `matrix`."""
 
 
 def the_length_comes_first(patch: Patch) -> None:
