@@ -60,6 +60,10 @@ class CountedLaws(LogitLaws):
         self.seen.add(row)
         return super().probability(row, token)
 
+    def entropy(self, row: int) -> float:
+        self.seen.add(row)
+        return super().entropy(row)
+
     def mode(self, row: int) -> int:
         self.seen.add(row)
         return super().mode(row)

@@ -156,6 +156,10 @@ class Laws(Protocol):
         """Return the most likely token of a row, the lowest id among equals."""
         ...
 
+    def entropy(self, row: int) -> float:
+        """Return the entropy of a row's law in nats, up to rounding. It may cost much less than the law."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:

@@ -10,7 +10,7 @@ import torch
 
 from outrider.sampling import rows
 
-SIZES = (1, 2, 15, 16, 17, 31, 63, 64, 65, 1003, 20_000)
+SIZES = (1, 2, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 1003, 20_000)
 ISAS = ("portable", "avx2", "avx512", "neon")
 
 
@@ -28,7 +28,7 @@ def isa(request: pytest.FixtureRequest) -> str:
     if core is None:
         pytest.skip("the C++ module is of an earlier version")
     try:
-        core.row_peak(torch.zeros(1).numpy(), request.param)
+        core.row_weigh(torch.zeros(1).numpy(), 1.0, 6.0, request.param)
     except ValueError:
         pytest.skip(f"this processor has no {request.param}")
     return str(request.param)
@@ -51,10 +51,11 @@ def everything(seed: int, size: int) -> list[object]:
     laws = []
     for coldness in (1.0, 1 / 0.7, 1e30):
         for logits in (row, other):
-            top = rows.peak(logits)
-            whole = rows.total(logits, top, coldness)
+            top, whole = rows.weigh(logits, coldness)
             laws.append(rows.softmax(logits, top, coldness, whole))
-            found += [top, whole, laws[-1].tolist()]
+            found += [top, whole, rows.entropy(logits, top, coldness, whole), laws[-1].tolist()]
+            found += [rows.near(logits, reach) for reach in (0.0, 6.0, 500.0)]
+            found += [rows.share(logits, token, top, coldness, whole) for token in (0, size // 2, size - 1)]
     for p, q in ((laws[0], laws[1]), (laws[2], laws[1])):
         found += [rows.mass(p), rows.excess(p, None, 1.0, [size - 1])]
         found += [rows.excess(p, q, scale, [0, size // 2]) for scale in (0.3, 1.0, 1.7)]
@@ -85,14 +86,27 @@ def test_what_does_not_fit_together_is_an_error(isa: str) -> None:
             core.row_excess(row, row, 1.0, [3, token], 6.0)
     with pytest.raises(ValueError, match="as long as the row"):
         core.row_softmax(row, 1.0, 1.0, 20.0, row[:10].copy())
+    with pytest.raises(ValueError, match="not in the row"):
+        core.row_share(row, 20, 1.0, 1.0, 20.0)
     with pytest.raises(ValueError, match="no token"):
         core.row_race(row, 1, 0)
     for other in (row.astype(np.float64), row[::2], row.reshape(4, 5)):
         with pytest.raises(TypeError):
-            core.row_peak(other)
+            core.row_weigh(other, 1.0, 6.0)
     with pytest.raises(ValueError, match="instruction set"):
-        rows.core().row_peak(row, "sse")  # type: ignore[union-attr]
+        rows.core().row_weigh(row, 1.0, 6.0, "sse")  # type: ignore[union-attr]
     assert core.row_excess(row, None, 2.0, [4, 4, 0], 6.0) == 36
+
+
+def test_of_a_row_with_nan_nothing_is_near_the_largest(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = OfIsa(rows.core(), isa)
+    monkeypatch.setattr(rows, "core", lambda: built)
+    for size in (1, 16, 17, 64, 200):
+        for place in {0, size // 2, size - 1}:
+            row = logits_of(size)
+            assert rows.near(row, 1e9)[0]
+            row[place] = torch.nan
+            assert rows.near(row, 1e9) == ([], [])
 
 
 def test_a_race_that_many_tokens_lead_for_a_moment_finds_room(isa: str) -> None:

@@ -30,29 +30,66 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_the_exponential_is_right_to_two_units_in_the_last_place(reference: None) -> None:
-    x = -torch.cat([torch.linspace(0, 87.3, 300_001), torch.rand(100_000)])
-    exact = x.double().exp()
-    found = rows.exponential(x.clone()).double()
+def test_powers_of_two_are_right_to_two_units_in_the_last_place(reference: None) -> None:
+    x = -torch.cat([torch.linspace(0, 125, 300_001), torch.rand(100_000)])
+    exact = x.double().exp2()
+    found = rows.power_of_two(x.clone()).double()
     assert float(((found - exact).abs() / exact).max()) < 2 * 2.0**-23
-    assert rows.exponential(torch.tensor([0.0, -87.4, -1e30, -torch.inf])).tolist() == [1, 0, 0, 0]
-    assert math.isnan(rows.exponential(torch.tensor([math.nan])).item())
+    assert float(found.max()) == 1
+    assert rows.power_of_two(torch.tensor([0.0, -125.1, -1e30, -torch.inf])).tolist() == [1, 0, 0, 0]
+    assert math.isnan(rows.power_of_two(torch.tensor([math.nan])).item())
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096, 300_000])
-def test_sums_are_exact_whatever_their_order(size: int, reference: None) -> None:
+def test_sums_are_right_and_of_laws_exact_whatever_their_order(size: int, reference: None) -> None:
     chance = torch.Generator().manual_seed(size)
     row = 3 * torch.randn(size, generator=chance)
-    top = rows.peak(row)
+    top, total = rows.weigh(row, 1.0)
+    assert top == float(row.max())
     order = torch.randperm(size, generator=chance)
-    assert rows.total(row, top, 1.0) == rows.total(row[order], top, 1.0)
     whole = float((row.double() - top).exp().sum())
-    assert rows.total(row, top, 1.0) == pytest.approx(whole, rel=2e-7)
-    p = rows.softmax(row, top, 1.0, rows.total(row, top, 1.0))
+    assert total == pytest.approx(whole, rel=5e-7)
+    p = rows.softmax(row, top, 1.0, total)
+    assert rows.share(row, size // 2, top, 1.0, total) == float(p[size // 2])
     q = p[order]
     assert rows.excess(p, q, 0.9, []) == rows.excess(p[order], q[order], 0.9, [])
     assert rows.excess(p, q, 0.9, []) == pytest.approx(float((0.9 * p - q).clamp_min(0).double().sum()))
     assert rows.mass(p) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_near_the_largest_are_all_values_within_reach_in_order(
+    built: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not built:
+        monkeypatch.setattr(rows, "core", lambda: None)
+    row = torch.tensor([1.0, 5.0, -torch.inf, 5.0, 4.5, 3.0])
+    assert rows.near(row, 2.0) == ([1, 3, 4], [0.0, 0.0, 0.5])
+    flat = torch.zeros(3000)
+    flat[700] = -1.0
+    assert rows.near(flat, 1.0)[0] == [token for token in range(3000) if token != 700]
+    flat[1234] = torch.nan
+    assert rows.near(flat, 1.0) == ([], [])
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize("spread", [0.0, 2.5, 40.0])
+def test_the_entropy_of_logits_is_that_of_their_law(
+    built: bool, spread: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not built:
+        monkeypatch.setattr(rows, "core", lambda: None)
+    row = spread * torch.randn(3001, generator=torch.Generator().manual_seed(1))
+    row[5:40:7] = -torch.inf
+    for temperature in (0.7, 1.0):
+        laws = LogitLaws(row[None], SamplingParams(temperature=temperature))
+        p = (row.double() / temperature).softmax(0)
+        expected = float(torch.special.entr(p).sum())
+        assert laws.entropy(0) == pytest.approx(expected, abs=1e-6)
+        assert rows.entropy_of(laws[0]) == pytest.approx(expected, abs=1e-6)
+    filtered = LogitLaws(row[None], SamplingParams(temperature=1.0, top_k=9))
+    assert filtered.entropy(0) == pytest.approx(float(torch.special.entr(filtered[0]).sum()), abs=1e-6)
+    assert LogitLaws(row[None], SamplingParams()).entropy(0) == 0
 
 
 @pytest.mark.parametrize("built", [True, False])

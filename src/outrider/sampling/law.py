@@ -17,6 +17,7 @@ The options of a request act in this order, each on what the ones before it left
 
 from __future__ import annotations
 
+import heapq
 import math
 import weakref
 from collections.abc import Callable, Sequence
@@ -86,6 +87,7 @@ class LogitLaws:
         self._logits, self._params = logits, params
         self._processing, self._path = processing, path
         self._processed: dict[int, Tensor] = {}
+        self._coldness = _coldness(params)
         self._modes: dict[int, int] = {}
         self._weighed: dict[int, tuple[float, float]] = {}
         self._laws: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
@@ -115,23 +117,22 @@ class LogitLaws:
         if law is None and self._params.temperature == 0:
             return float(token == self.mode(row))
         if law is None and not self._params.has_filters:
-            logits = self._row(row)
-            weighed = self._weigh(row, logits)
-            return float(rows.softmax(logits[token : token + 1].to(torch.float32), *weighed))
+            logits = self._row(row).to(torch.float32)
+            return rows.share(logits, token, *self._weigh(row, logits))
         return float((self[row] if law is None else law)[token])
 
     def _checked(self, row: int) -> int:
-        if not 0 <= row < len(self):
+        if not 0 <= row < self._logits.shape[0]:
             raise IndexError(row)
         return row
 
     def _weigh(self, row: int, logits: Float[Tensor, " V"]) -> tuple[float, float, float]:
         """Return the largest of a row's logits, 1 / temperature and the sum of the weights (see `rows`)."""
-        coldness = _coldness(self._params)
-        if row not in self._weighed:
-            self._weighed[row] = _peak_and_total(logits.to(torch.float32), coldness)
-        peak, total = self._weighed[row]
-        return peak, coldness, total
+        weighed = self._weighed.get(row)
+        if weighed is None:
+            weighed = self._weighed[row] = _peak_and_total(logits, self._coldness)
+        peak, total = weighed
+        return peak, self._coldness, total
 
     def mode(self, row: int) -> int:
         """Return the most likely token of a row, the lowest id among equals."""
@@ -141,19 +142,25 @@ class LogitLaws:
         _check(self._logits[row, mode].item())
         return mode
 
+    def entropy(self, row: int) -> float:
+        """Return the entropy in nats of `self[row]`, up to rounding.
+
+        Without filters nothing of the vocabulary's size is made.
+        """
+        if self._params.temperature == 0 or self._params.has_filters:
+            return rows.entropy_of(self[row])
+        logits = self._row(self._checked(row)).to(torch.float32)
+        return rows.entropy(logits, *self._weigh(row, logits))
+
     def likely(self, row: int, count: int) -> list[tuple[int, float]]:
         """Return up to `count` of a row's most likely tokens, the likeliest first, by the bare logits.
 
         Each comes with how far its logit lies below the first one's; those further than `UNLIKELY` are left
         out, and of a row with NaN all.
         """
-        logits = self._logits[row].to(device="cpu", dtype=torch.float32).numpy()
-        peak = logits[self._bare_mode(row)]
-        # Comparing all and sorting a few is several times as fast as topk on a CPU.
-        near = (logits > peak - UNLIKELY).nonzero()[0]
-        below = peak - logits[near]
-        first = below.argsort(kind="stable")[:count]
-        return list(zip(near[first].tolist(), below[first].tolist(), strict=True))
+        near, below = rows.near(self._logits[row], UNLIKELY)
+        found = heapq.nsmallest(count, zip(below, near, strict=True))
+        return [(token, far) for far, token in found]
 
     def confidence(self, row: int) -> float:
         """Return the probability of a row's most likely token at temperature 1, before any filter."""
@@ -234,9 +241,8 @@ def _coldness(params: SamplingParams) -> float:
 
 def _peak_and_total(row: Float[Tensor, " V"], coldness: float) -> tuple[float, float]:
     """Return a row's largest logit and the sum of its weights; NumericsError where either is not finite."""
-    peak = rows.peak(row)
+    peak, total = rows.weigh(row, coldness)
     _check(peak)
-    total = rows.total(row, peak, coldness)
     _check(total)
     return peak, total
 

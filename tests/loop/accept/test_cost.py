@@ -35,6 +35,9 @@ class Eager(LogitLaws):
     def probability(self, row: int, token: int) -> float:
         return float(self._whole[row][token])
 
+    def entropy(self, row: int) -> float:
+        return rows.entropy_of(self._whole[row])
+
 
 class Sizes(TorchDispatchMode):
     """Notes the size of every tensor that an operation returns and that is no view of another."""

@@ -1,4 +1,4 @@
-"""What each rule keeps of a tree, and the choice of a rule by name."""
+"""What each rule keeps of a tree."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.errors import CapabilityError, OptionError, UnknownNameError
-from outrider.loop.accept.arithmetic import probability
+from outrider.loop.accept.arithmetic import entropy, probability
 from outrider.loop.accept.base import Rule
 from outrider.loop.accept.block import Block
 from outrider.loop.accept.coupled import Coupled
@@ -21,13 +20,12 @@ from outrider.loop.accept.greedy import Greedy
 from outrider.loop.accept.offers import offers
 from outrider.loop.accept.recursive import Recursive
 from outrider.loop.accept.rejection import Rejection
-from outrider.loop.accept.table import RuleChoice, resolve_rule
 from outrider.loop.accept.traversal import Traversal
-from outrider.registry import LOSSY_RULES, RULES
+from outrider.registry import RULES
 from outrider.sampling.keyed import KeyedSource, SharedDraws
 from outrider.sampling.law import LogitLaws, law
 from outrider.sampling.params import SamplingParams
-from outrider.types import DraftTree, Guarantee, Law, Number, Scored, Verdict
+from outrider.types import DraftTree, Law, Number, Scored, Verdict
 
 BRANCHED = DraftTree(tokens=(1, 2, 0, 3, 2), parents=(-1, -1, 1, 1, 3))
 
@@ -61,6 +59,9 @@ class GivenLaws(list[Law]):
         values = [float(value) for value in self[row]]
         return values.index(max(values))
 
+    def entropy(self, row: int) -> float:
+        return entropy(self[row])
+
 
 def rows_with_modes(*modes: int) -> LogitLaws:
     logits = torch.zeros(len(modes), 4)
@@ -93,14 +94,9 @@ def test_of_two_equal_siblings_the_first_is_followed() -> None:
     assert verdict == Verdict((0, 2), 3)
 
 
-def resolved(name: str, temperature: float, *, has_law: bool = True, branches: bool = True) -> Rule:
-    params = SamplingParams(temperature=temperature)
-    return resolve_rule(RuleChoice(name), params, has_law=has_law, branches=branches)
-
-
 @pytest.mark.parametrize("name", RULES)
 def test_an_empty_draft_is_plain_decoding(name: str) -> None:
-    rule = resolved(name, 0)
+    rule: Rule = RULES.load(name)()
     verdict = rule.decide(Scored(DraftTree(), rows_with_modes(2)), KeyedSource(0, 0).for_rule(rule, 5))
     assert verdict == Verdict((), 2)
 
@@ -266,63 +262,3 @@ def test_the_coupled_text_is_the_plain_text_whatever_is_drafted() -> None:
             text += (*(tree.tokens[node] for node in verdict.path), verdict.token)
         assert text[:60] == plain
     assert kept > 60
-
-
-def test_auto_is_greedy_at_temperature_zero_and_coupled_above() -> None:
-    assert resolved("auto", 0).name == "greedy"
-    assert resolved("auto", 0.1).name == "coupled"
-
-
-@pytest.mark.parametrize(
-    ("has_law", "branches", "temperature", "name"),
-    [
-        (True, True, 1, "traversal"),
-        (True, False, 1, "block"),
-        (False, True, 1, "coupled"),
-        (False, False, 1, "coupled"),
-        (True, True, 0, "greedy"),
-    ],
-)
-def test_where_the_same_law_will_do_auto_takes_the_rule_that_keeps_most(
-    has_law: bool, branches: bool, temperature: float, name: str
-) -> None:
-    params, choice = SamplingParams(temperature=temperature), RuleChoice(guarantee="same_law")
-    assert resolve_rule(choice, params, has_law=has_law, branches=branches).name == name
-    choice = RuleChoice(guarantee="same_tokens")
-    assert resolve_rule(choice, params, has_law=has_law, branches=branches).guarantee == "same_tokens"
-
-
-def test_a_rule_that_cannot_sample_is_refused_above_temperature_zero() -> None:
-    with pytest.raises(CapabilityError, match="'coupled' or 'rejection'"):
-        resolved("greedy", 0.1)
-
-
-def test_an_unknown_rule_is_named_with_its_neighbours() -> None:
-    with pytest.raises(UnknownNameError, match="'rejection'"):
-        RuleChoice("rejecton")
-
-
-@pytest.mark.parametrize("name", LOSSY_RULES)
-def test_a_rule_that_changes_the_law_needs_its_name_and_consent(name: str) -> None:
-    assert name not in RULES
-    with pytest.raises(OptionError, match="lossy=True"):
-        RuleChoice(name)
-    for guarantee in ("same_tokens", "same_law"):
-        with pytest.raises(OptionError, match="less than"):
-            RuleChoice(name, guarantee, lossy=True)
-    params = SamplingParams(temperature=1.0)
-    chosen = resolve_rule(RuleChoice(name, lossy=True), params, has_law=True, branches=True)
-    assert chosen.guarantee is Guarantee.LOSSY
-    # Consent alone chooses nothing.
-    consented = resolve_rule(RuleChoice(lossy=True), params, has_law=True, branches=True)
-    assert consented.guarantee is Guarantee.SAME_TOKENS
-
-
-def test_a_named_rule_that_promises_less_than_was_asked_for_is_refused() -> None:
-    with pytest.raises(OptionError, match="less than 'same_tokens'"):
-        RuleChoice("rejection", "same_tokens")
-    for name in RULES:
-        RuleChoice(name, "same_law")
-    for guarantee in ("lossy", "exact", ""):
-        with pytest.raises(OptionError, match="'same_tokens' or 'same_law'"):
-            RuleChoice(guarantee=guarantee)

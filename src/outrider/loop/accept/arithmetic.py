@@ -5,6 +5,7 @@ Laws are [V]; target's `p`, draft's `q`, both after the same temperature and fil
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -99,6 +100,13 @@ def mass(law: Law) -> Number:
     plain: Sequence[Any] = law
     total: Number = sum(plain, type(plain[0])(0))
     return total
+
+
+def entropy(law: Law) -> float:
+    """Return the entropy of a law in nats."""
+    if isinstance(law, Tensor):
+        return rows.entropy_of(law)
+    return -sum(float(p) * math.log(p) for p in law if p > 0)
 
 
 def has_mass(law: Law) -> bool:

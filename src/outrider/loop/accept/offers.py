@@ -9,6 +9,9 @@ from fractions import Fraction
 from outrider.loop.accept.arithmetic import mass, probability
 from outrider.types import DraftTree, Law, Number
 
+WHOLE = Fraction(1)
+"""The mass of a law that nothing is missing from, exact beside rationals and floats alike."""
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -25,7 +28,10 @@ class Offer:
 
     def probability(self) -> Number:
         """Return Q(token), 1 for a guess without a draw."""
-        return 1 if self.law is None else probability(self.law, self.token) / self.mass
+        if self.law is None:
+            return 1
+        drawn = probability(self.law, self.token)
+        return drawn if self.mass is WHOLE else drawn / self.mass
 
 
 def children(tree: DraftTree) -> list[list[int]]:
@@ -38,13 +44,13 @@ def children(tree: DraftTree) -> list[list[int]]:
 
 def offers(tree: DraftTree, siblings: Iterable[int]) -> Iterator[Offer]:
     """Yield siblings in their order, each as drawn after those before it were turned down."""
-    left: Number = Fraction(1)  # exact beside rationals and floats alike
+    left: Number = WHOLE
     before: tuple[Law, int] | None = None  # the drawn sibling before
     first = True
     for node in siblings:
         token, law = tree.tokens[node], tree.law(node)
         if law is None:
-            yield Offer(node, token, None, Fraction(1))
+            yield Offer(node, token, None, WHOLE)
             continue
         if before is not None and not tree.replaced:
             # The law's own sum, for what is left of a peaked law is small against the rounding of 1. It is

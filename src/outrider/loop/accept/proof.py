@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
+from outrider.loop.accept.arithmetic import entropy
 from outrider.loop.accept.base import Rule
 from outrider.loop.accept.enumeration import (
     EnumeratingDraws,
@@ -41,6 +42,10 @@ class ExactLaws:
         """Return the most likely token of a row, the lowest id among equals."""
         return self._laws[row].index(max(self._laws[row]))
 
+    def entropy(self, row: int) -> float:
+        """Return the entropy of a row's law in nats."""
+        return entropy(self._laws[row])
+
 
 def speculate(rule: Rule, case: Case, outcome: Outcome) -> Text:
     """Decode `case` by drafting and deciding, as the loop does; return its first `horizon` tokens."""
@@ -73,6 +78,7 @@ def check(rule: Rule, case: Case) -> str | None:
             expected = plain(rule, case, outcome)
             if text != expected:
                 return f"emitted {text} where plain decoding emits {expected}"
+        return None  # so both texts have one law, too
     found = law_of(lambda outcome: speculate(rule, case, outcome))
     expected_law = law_of(lambda outcome: plain(rule, case, outcome))
     for text in sorted(found.keys() | expected_law.keys()):

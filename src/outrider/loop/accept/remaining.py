@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from outrider.loop.accept.arithmetic import mass_left, positive_part, positive_part_of, without
-from outrider.loop.accept.offers import Offer
+from outrider.loop.accept.offers import WHOLE, Offer
 from outrider.types import Law, Laws, Number
 
 
@@ -40,7 +38,7 @@ class Remaining:
         self._scale: Number = 1  # c
         self._factor: Number = 1  # b
         self._gone: list[int] = []
-        self._mass: Number | None = Fraction(1)  # of R / b, None until it is needed; exact beside any number
+        self._mass: Number | None = WHOLE  # of R / b, None until it is needed
 
     @property
     def reach(self) -> Number:
@@ -75,8 +73,9 @@ class Remaining:
             left = positive_part_of(left, self._q, offer.token, self._scale)
         if left <= 0:
             return 0
-        mass = self._sum()  # which lowers the bound
-        return min(self.bound * left / mass / drawn, 1)
+        if self._gone:
+            left /= self._sum()  # which lowers the bound
+        return min(self.bound * left / drawn, 1)
 
     def turn_down(self, offer: Offer) -> None:
         """Take a child into account that was turned down. It was passed on with a chance below 1.

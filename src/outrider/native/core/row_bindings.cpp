@@ -30,19 +30,49 @@ const RowKernels& kernels_of(const Isa& isa) {
     return *kernels;
 }
 
-float peak(Row row, const Isa& isa) { return kernels_of(isa).peak(row.data(), row.shape(0)); }
-
-double total(Row row, float peak, float coldness, double magic, const Isa& isa) {
+std::pair<float, double> weigh(Row row, float pace, double magic, const Isa& isa) {
     const RowKernels& kernels = kernels_of(isa);
     nb::gil_scoped_release release;
-    return kernels.total(row.data(), row.shape(0), peak, coldness, magic);
+    const float peak = kernels.peak(row.data(), row.shape(0));
+    return {peak, kernels.total(row.data(), row.shape(0), peak, pace, magic)};
 }
 
-void softmax(Row row, float peak, float coldness, float total, MutableRow out, const Isa& isa) {
+std::pair<std::vector<int64_t>, std::vector<float>> near(Row row, float reach, const Isa& isa) {
+    const RowKernels& kernels = kernels_of(isa);
+    const float* const x = row.data();
+    const size_t size = row.shape(0);
+    std::vector<int64_t> places(std::min<size_t>(size, 4096));
+    std::vector<float> below;
+    nb::gil_scoped_release release;
+    const float peak = kernels.peak(x, size);
+    size_t held = kernels.above(x, size, peak - reach, places.data(), places.size());
+    if (held > places.size()) {
+        places.resize(size);
+        held = kernels.above(x, size, peak - reach, places.data(), size);
+    }
+    places.resize(held);
+    for (const int64_t place : places) below.push_back(peak - x[place]);
+    return {places, below};
+}
+
+double depth(Row row, float peak, float pace, double magic, const Isa& isa) {
+    const RowKernels& kernels = kernels_of(isa);
+    nb::gil_scoped_release release;
+    return kernels.depth(row.data(), row.shape(0), peak, pace, magic);
+}
+
+void softmax(Row row, float peak, float pace, float total, MutableRow out, const Isa& isa) {
     if (out.shape(0) != row.shape(0)) throw std::invalid_argument("out must be as long as the row");
     const RowKernels& kernels = kernels_of(isa);
     nb::gil_scoped_release release;
-    kernels.softmax(row.data(), row.shape(0), peak, coldness, total, out.data());
+    kernels.softmax(row.data(), row.shape(0), peak, pace, total, out.data());
+}
+
+float share(Row row, size_t token, float peak, float pace, float total, const Isa& isa) {
+    if (token >= row.shape(0)) throw std::invalid_argument("a token that is not in the row");
+    float out;
+    kernels_of(isa).softmax(row.data() + token, 1, peak, pace, total, &out);
+    return out;
 }
 
 double excess(Row p, std::optional<Row> q, float scale, std::vector<int64_t> without, double magic, const Isa& isa) {
@@ -84,10 +114,12 @@ std::vector<int64_t> race(Row p, uint64_t key, size_t count, const Isa& isa) {
 }  // namespace
 
 void bind_rows(nb::module_& m) {
-    m.def("row_peak", &peak, "row"_a.noconvert(), "isa"_a = nb::none());
-    m.def("row_total", &total, "row"_a.noconvert(), "peak"_a, "coldness"_a, "magic"_a, "isa"_a = nb::none());
-    m.def("row_softmax", &softmax, "row"_a.noconvert(), "peak"_a, "coldness"_a, "total"_a, "out"_a.noconvert(),
+    m.def("row_weigh", &weigh, "row"_a.noconvert(), "pace"_a, "magic"_a, "isa"_a = nb::none());
+    m.def("row_near", &near, "row"_a.noconvert(), "reach"_a, "isa"_a = nb::none());
+    m.def("row_depth", &depth, "row"_a.noconvert(), "peak"_a, "pace"_a, "magic"_a, "isa"_a = nb::none());
+    m.def("row_softmax", &softmax, "row"_a.noconvert(), "peak"_a, "pace"_a, "total"_a, "out"_a.noconvert(),
           "isa"_a = nb::none());
+    m.def("row_share", &share, "row"_a.noconvert(), "token"_a, "peak"_a, "pace"_a, "total"_a, "isa"_a = nb::none());
     m.def("row_excess", &excess, "p"_a.noconvert(), "q"_a.noconvert() = nb::none(), "scale"_a = 1.0f,
           "without"_a = std::vector<int64_t>(), "magic"_a = 6.0, "isa"_a = nb::none());
     m.def("row_race", &race, "p"_a.noconvert(), "key"_a, "count"_a, "isa"_a = nb::none());

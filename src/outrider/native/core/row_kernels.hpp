@@ -1,6 +1,6 @@
 // The row kernels of one instruction set; its vector file is included first. Everything has internal linkage (see
-// table.hpp). Sums are of multiples of a power of two so coarse that float64 holds every partial sum: their order,
-// and with it the number of lanes, makes no difference.
+// table.hpp). Sums in float64 are of multiples of a power of two so coarse that it holds every partial sum: their order
+// makes no difference. Sums in float32 have a fixed order, the same for any number of lanes.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -11,23 +11,21 @@ namespace {
 
 using outrider::Arrival, outrider::RowKernels;
 
-constexpr float kLowest = -87.3f;  // the exponential of less counts as 0, which keeps clear of denormals
+constexpr float kLowest = -125.0f;  // 2 to the power of less counts as 0, which keeps clear of denormals
 
-// sampling/rows.py has the same steps: nothing is fused.
-inline F row_exp(F x) {
-    const F bounded = max(set1(kLowest), x);  // in this order NaN passes through
-    const I n = round_int(mul(bounded, set1(1.44269504f)));
-    const F whole = to_float(n);
-    F r = sub(bounded, mul(whole, set1(0.693359375f)));
-    r = add(r, mul(whole, set1(2.12194440e-4f)));
-    F p = set1(0.0013814461f);
-    p = add(mul(p, r), set1(0.0083687807f));
-    p = add(mul(p, r), set1(0.041668393f));
-    p = add(mul(p, r), set1(0.1666652f));
-    p = add(mul(p, r), set1(0.49999994f));
+inline F at_least_lowest(F t) { return max(set1(kLowest), t); }  // in this order NaN passes through
+
+// 2^t for kLowest <= t <= 0. sampling/rows.py has the same steps: nothing is fused.
+inline F row_power(F t) {
+    const I n = round_int(t);
+    const F r = sub(t, to_float(n));
+    F p = set1(0.00132647273f);
+    p = add(mul(p, r), set1(0.00967151299f));
+    p = add(mul(p, r), set1(0.0555073358f));
+    p = add(mul(p, r), set1(0.240222424f));
+    p = add(mul(p, r), set1(0.693147004f));
     p = add(mul(p, r), set1(1.0f));
-    p = add(mul(p, r), set1(1.0f));
-    return zero_below(x, kLowest, mul(p, as_float(shift_left<23>(add(n, set1(int32_t(127)))))));
+    return as_float(add(as_int(p), shift_left<23>(n)));
 }
 
 // Sixteen sums in float64.
@@ -77,22 +75,74 @@ float row_peak(const float* x, size_t n) {
     return max_lanes(max(most[0], most[1]));
 }
 
-double row_total(const float* x, size_t n, float peak, float coldness, double magic) {
+size_t row_above(const float* x, size_t n, float bound, int64_t* found, size_t room) {
+    constexpr size_t kVectors = 4, kStretch = 16 * kVectors;
+    constexpr int32_t kInfinity = 0x7F800000;  // the bits of NaN, without the sign, are more
+    size_t held = 0;
+    I bits = zero_int();
+    for (size_t start = 0; start < n; start += kStretch) {
+        F v[kVectors], most = set1(-INFINITY);
+        for (size_t j = 0; j < kVectors; ++j) {
+            const size_t at = start + 16 * j;
+            v[j] = at + 16 <= n ? load(x + at) : load_part(x + at, at < n ? n - at : 0, -INFINITY);
+            bits = max(bits, bit_and(as_int(v[j]), set1(int32_t(0x7FFFFFFF))));
+            most = max(v[j], most);
+        }
+        if (!(max_lanes(most) > bound)) continue;
+        for (size_t j = 0; j < kVectors; ++j) {
+            if (!(max_lanes(v[j]) > bound)) continue;
+            for (size_t i = start + 16 * j; i < start + 16 * (j + 1) && i < n; ++i) {
+                if (!(x[i] > bound)) continue;
+                if (held == room) return room + 1;
+                found[held++] = int64_t(i);
+            }
+        }
+    }
+    return max_lanes(bits) > kInfinity ? 0 : held;
+}
+
+// The sum of term(x) over x [n]. Eight vectors are added up in float32, in order, before float64 goes on: that is most
+// of the work saved. The lowest terms round to nothing, so what fills the last vector up may have one.
+template <class Term> inline double sum_terms(const float* x, size_t n, double magic, Term term) {
+    constexpr size_t kStretch = 8 * 16;
     Sums sums(magic);
-    const F top = set1(peak), cold = set1(coldness);
     size_t i = 0;
-    for (; i + 16 <= n; i += 16) sums.add_all(row_exp(mul(sub(load(x + i), top), cold)));
-    if (i < n) sums.add_all(row_exp(mul(sub(load_part(x + i, n - i, -INFINITY), top), cold)));
+    for (; i + kStretch <= n; i += kStretch) {
+        F sum = term(load(x + i));
+        for (int j = 1; j < 8; ++j) sum = add(sum, term(load(x + i + 16 * j)));
+        sums.add_all(sum);
+    }
+    if (i == n) return sums.all();
+    F sum = set1(0.0f);
+    for (; i < n; i += 16) sum = add(sum, term(load_part(x + i, n - i, -INFINITY)));
+    sums.add_all(sum);
     return sums.all();
 }
 
-void row_softmax(const float* x, size_t n, float peak, float coldness, float total, float* out) {
-    const F top = set1(peak), cold = set1(coldness), whole = set1(total);
+double row_total(const float* x, size_t n, float peak, float pace, double magic) {
+    const F top = set1(peak), by = set1(pace);
+    return sum_terms(x, n, magic, [&](F v) { return row_power(at_least_lowest(mul(sub(v, top), by))); });
+}
+
+double row_depth(const float* x, size_t n, float peak, float pace, double magic) {
+    const F top = set1(peak), by = set1(pace);
+    return sum_terms(x, n, magic, [&](F v) {
+        const F t = at_least_lowest(mul(sub(v, top), by));
+        return mul(row_power(t), t);
+    });
+}
+
+void row_softmax(const float* x, size_t n, float peak, float pace, float total, float* out) {
+    const F top = set1(peak), by = set1(pace), whole = set1(total);
+    const auto share = [&](F v) {
+        const F t = mul(sub(v, top), by);
+        return div(zero_below(t, kLowest, row_power(at_least_lowest(t))), whole);
+    };
     size_t i = 0;
-    for (; i + 16 <= n; i += 16) store(out + i, div(row_exp(mul(sub(load(x + i), top), cold)), whole));
+    for (; i + 16 <= n; i += 16) store(out + i, share(load(x + i)));
     if (i < n) {
         float v[16];
-        store(v, div(row_exp(mul(sub(load_part(x + i, n - i, -INFINITY), top), cold)), whole));
+        store(v, share(load_part(x + i, n - i, -INFINITY)));
         __builtin_memcpy(out + i, v, (n - i) * sizeof *out);
     }
 }
@@ -171,7 +221,7 @@ size_t row_race(const float* p, size_t n, uint64_t key, size_t count, Arrival* f
 }
 
 constexpr RowKernels make_rows(const char* name) {
-    return {name, row_peak, row_total, row_softmax, row_excess, row_race};
+    return {name, row_peak, row_above, row_total, row_depth, row_softmax, row_excess, row_race};
 }
 
 }  // namespace

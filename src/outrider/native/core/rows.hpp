@@ -16,10 +16,15 @@ struct RowKernels {
     const char* name;
     // The largest of x [n]; NaN is passed over.
     float (*peak)(const float* x, size_t n);
-    // The sum of exp((x - peak) · coldness), each rounded to the grid of `magic`; NaN where x holds one.
-    double (*total)(const float* x, size_t n, float peak, float coldness, double magic);
-    // out [n] = exp((x - peak) · coldness) / total.
-    void (*softmax)(const float* x, size_t n, float peak, float coldness, float total, float* out);
+    // Puts the places of values above `bound` into `found`; returns how many, none where x holds NaN. At most room + 1,
+    // which says that there was too little room.
+    size_t (*above)(const float* x, size_t n, float bound, int64_t* found, size_t room);
+    // The sum of 2^t, t = (x - peak) · pace, eight at a time rounded to the grid of `magic`; NaN where x holds one.
+    double (*total)(const float* x, size_t n, float peak, float pace, double magic);
+    // The sum of 2^t · t, alike.
+    double (*depth)(const float* x, size_t n, float peak, float pace, double magic);
+    // out [n] = 2^t / total.
+    void (*softmax)(const float* x, size_t n, float peak, float pace, float total, float* out);
     // The sum of (p · scale - q)+, each rounded to the grid of `magic`; of p · scale where q is null.
     double (*excess)(const float* p, const float* q, size_t n, float scale, double magic);
     // Puts tokens into `found`, among them the first `count` arrivals of the race with this key over p [n]; returns how

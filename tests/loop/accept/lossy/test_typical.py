@@ -11,7 +11,8 @@ import torch
 
 from conftest import VOCAB, RandomTrees, plain_tokens, run, toy_model
 from outrider.errors import OptionError
-from outrider.loop.accept.lossy.typical import DELTA, EPSILON, Typical, entropy
+from outrider.loop.accept.arithmetic import entropy
+from outrider.loop.accept.lossy.typical import DELTA, EPSILON, Typical
 from outrider.loop.accept.proof import check, prove
 from outrider.loop.accept.worlds import Case, guessed
 from outrider.models.toy import ToyTarget
@@ -26,6 +27,9 @@ class Rows(list[torch.Tensor]):
 
     def mode(self, row: int) -> int:
         return int(self[row].argmax())
+
+    def entropy(self, row: int) -> float:
+        return entropy(self[row])
 
 
 def decide(tree: DraftTree, *rows: list[float]) -> tuple[int, ...]:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 
-import torch
-from torch import Tensor
-
 from outrider.sampling.draws import Draws
-from outrider.types import Guarantee, Law, Scored, Siblings, Verdict
+from outrider.types import Guarantee, Scored, Siblings, Verdict
 
 EPSILON, DELTA = 0.3, 0.09
 """Thresholds of Cai et al. 2401.10774, at the values of their implementation."""
-_LEAST = 1e-38
 
 
 class Typical:
@@ -43,17 +39,9 @@ class Typical:
             # No entropy is below 0, so above DELTA there is no need to know it.
             if chance <= min(EPSILON, DELTA):
                 if parent not in thresholds:
-                    thresholds[parent] = min(EPSILON, DELTA * math.exp(-entropy(laws[parent + 1])))
+                    thresholds[parent] = min(EPSILON, DELTA * math.exp(-laws.entropy(parent + 1)))
                 if chance <= thresholds[parent]:
                     continue
             paths[node] = (*paths[parent], node)
         path = max(paths.values(), key=len)
         return Verdict(path, draws.token(laws[path[-1] + 1 if path else 0], len(path)))
-
-
-def entropy(law: Law) -> float:
-    """Return the entropy of a law in nats."""
-    if isinstance(law, Tensor):
-        # Several times as fast as torch.special.entr; where p is 0, so is the product.
-        return -float(law.clamp_min(_LEAST).log_().mul_(law).sum(dtype=torch.float64))
-    return -sum(float(p) * math.log(p) for p in law if p > 0)
