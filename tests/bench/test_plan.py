@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outrider.bench.acceptance import measured_acceptance, parse_acceptance
+from outrider.bench.acceptance import Counted, counted_in, parse_acceptance
 from outrider.bench.plan import Machine, Question, machine_of, plan_document, plan_tables, weights_of
 from outrider.bench.plan_plot import check_plot, page, plot_plan
 from outrider.bench.result import BENCH_SCHEMA
@@ -34,11 +34,13 @@ def machine() -> Machine:
     return Machine(250.0, 50.0, bounds(COSTS, work, (1, 8), bandwidth=250.0, rate=50.0))
 
 
-def bench_result(path: Path, drafted: list[int], accepted: list[int]) -> Path:
-    row = {"drafter": "suffix", "category": "overall"}
+def bench_result(path: Path, drafted: list[int], accepted: list[int], passes: int = 200) -> Path:
+    row = {"drafter": "suffix", "category": "overall", "overhead_ms_per_step": 0.5}
     counts = {"drafted_per_position": drafted, "accepted_per_position": accepted}
+    counts["mean_accepted_length"] = 1 + sum(accepted) / passes  # type: ignore[assignment]
     task = {"drafter": "suffix", "category": "qa", "drafted_per_position": [9], "accepted_per_position": [9]}
-    written = {"schema": BENCH_SCHEMA, "results": [task, {**row, **counts}]}
+    plain = {**row, "drafter": "none", "overhead_ms_per_step": 0.25}
+    written = {"schema": BENCH_SCHEMA, "results": [task, {**row, **counts}, plain]}
     path.write_text(json.dumps(written), encoding="utf-8")
     return path
 
@@ -60,28 +62,26 @@ def test_acceptance_of_a_result_is_that_of_drafts_that_got_so_deep(tmp_path: Pat
     At the third depth 30 drafts arrived, but only 20 of them can have kept what was before it.
     """
     file = bench_result(tmp_path / "r.json", [100, 40, 30], [60, 20, 10])
-    assert measured_acceptance(file, "suffix") == [[0.6], [0.5], [0.5]]
+    assert counted_in(file, "suffix") == Counted([[0.6], [0.5], [0.5]], pytest.approx(0.5), 0.5, 0.25)
 
 
 def test_depths_that_no_draft_reached_tell_nothing(tmp_path: Path) -> None:
-    assert measured_acceptance(bench_result(tmp_path / "r.json", [4, 2, 1], [2, 0, 0]), "suffix") == [
-        [0.5],
-        [0.0],
-    ]
+    found = counted_in(bench_result(tmp_path / "r.json", [4, 2, 1], [2, 0, 0]), "suffix")
+    assert found.acceptance == [[0.5], [0.0]]
 
 
 def test_a_file_without_such_figures_is_refused_with_what_it_has(tmp_path: Path) -> None:
     file = bench_result(tmp_path / "r.json", [], [])
     with pytest.raises(LoadError, match="drafted nothing"):
-        measured_acceptance(file, "suffix")
-    with pytest.raises(LoadError, match="it has those of: suffix"):
-        measured_acceptance(file, "recycle")
+        counted_in(file, "suffix")
+    with pytest.raises(LoadError, match="it has those of: suffix, none"):
+        counted_in(file, "recycle")
     with pytest.raises(LoadError, match="cannot read"):
-        measured_acceptance(tmp_path / "none.json", "suffix")
+        counted_in(tmp_path / "none.json", "suffix")
     for text in ("[]", "{}", '{"schema": {"name": "outrider.bench.curve"}}', "no"):
         file.write_text(text, encoding="utf-8")
         with pytest.raises(LoadError, match=r"r\.json"):
-            measured_acceptance(file, "suffix")
+            counted_in(file, "suffix")
 
 
 def test_the_document_tells_every_forecast_and_the_best_of_each_batch() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from outrider.bench.contestants import BASELINE
 from outrider.bench.result import BENCH_SCHEMA, OVERALL
 from outrider.errors import LoadError, OptionError
 
@@ -29,21 +31,43 @@ def parse_acceptance(text: str) -> list[list[float]]:
     return rows
 
 
-def measured_acceptance(path: Path, drafter: str) -> list[list[float]]:
-    """Return the acceptance by depth of a drafter, over all tasks, from a document of `outrider bench run`.
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a document of `outrider bench run` tells of a drafter, over all tasks."""
+
+    acceptance: list[list[float]]
+    """α by depth, one child a node."""
+    drafted_share: float
+    """Share of the passes in which it drafted anything."""
+    overhead: float
+    """Milliseconds of a step outside of the target's pass."""
+    plain_overhead: float
+    """The same of plain decoding."""
+
+
+def counted_in(path: Path, drafter: str) -> Counted:
+    """Read what a result tells of a drafter; LoadError for a file without such figures.
 
     α at a depth is the share of the drafts that got there which kept it. How many got there is counted in two
     ways, drafts that reached the depth and drafts that kept all before it; the smaller count is the most that
-    did both, so α is never taken for higher than it was. LoadError for a file without such figures.
+    did both, so α is never taken for higher than it was.
     """
-    row = _bench_row(path, drafter)
+    row, plain = _bench_row(path, drafter), _bench_row(path, BASELINE)
     drafted, accepted = row["drafted_per_position"], row["accepted_per_position"]
     if not drafted:
         raise LoadError(
             f"{path.name}: {drafter!r} drafted nothing there; name another drafter or --acceptance"
         )
     there = [drafted[0], *map(min, accepted, drafted[1:])]
-    return [[kept / tried] for kept, tried in zip(accepted, there, strict=True) if tried]
+    by_depth = [[kept / tried] for kept, tried in zip(accepted, there, strict=True) if tried]
+    more = row["mean_accepted_length"] - 1
+    passes = sum(accepted) / more if more > 0 else drafted[0]  # each gave one token, and those accepted
+    return Counted(
+        by_depth,
+        min(1.0, drafted[0] / passes),
+        row["overhead_ms_per_step"] or 0.0,
+        plain["overhead_ms_per_step"] or 0.0,
+    )
 
 
 def _bench_row(path: Path, drafter: str) -> dict[str, Any]:
