@@ -20,6 +20,7 @@ COMMANDS = {
     "generate": "outrider.cli.generate",
     "bench": "outrider.cli.bench",
     "plan": "outrider.cli.plan",
+    "simulate": "outrider.cli.simulate",
     "audit": "outrider.cli.audit",
 }
 """Command to the module whose `app` implements it; imported when it is asked for."""

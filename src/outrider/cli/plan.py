@@ -59,7 +59,7 @@ def plan(
         drafter=drafter,
         acceptance=planning.acceptance_of(acceptance, source, drafter).acceptance,
         source="given" if source is None else source.name,
-        batches=planning.whole_numbers("--batch", batch),
+        batches=sorted(set(planning.whole_numbers("--batch", batch))),
         budget=DEFAULT_BUDGET if budget is None else budget,
     )
     check_out(out)

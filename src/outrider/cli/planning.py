@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outrider.cli.bench_out import listed_names
 from outrider.errors import OptionError
 
 if TYPE_CHECKING:
@@ -43,11 +42,11 @@ def acceptance_of(written: str | None, source: Path | None, drafter: str) -> Cou
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
-    """Return the whole numbers of a list with commas, rising; OptionError for anything below 1."""
-    words = listed_names(text)
-    if not words or not all(word.isdecimal() and int(word) for word in words):
+    """Return the whole numbers of a list with commas; OptionError for anything below 1."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) for word in words):
         raise OptionError(f"{option} {text!r}: write whole numbers from 1 up, as in 1,2,4,8")
-    return sorted({int(word) for word in words})
+    return [int(word) for word in words]
 
 
 def load_draft(name: str | None, target: LoadedModel, weights: str, device: str) -> LoadedModel | None:
