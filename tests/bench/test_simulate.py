@@ -164,3 +164,12 @@ def test_every_drafted_token_takes_a_pass_of_the_draft_model() -> None:
     flat, draft = Latency((1, 2), (10.0, 10.0)), Latency((1, 2), (1.0, 1.0))
     found = simulate(System(flat, Limits(), Drafts([1.0], 3, model=draft)), [Job(1, 8)], clients=1)
     assert (found.steps, found.milliseconds) == (2, 26.0)
+
+
+def test_nothing_is_drafted_where_rows_that_read_a_prompt_fill_the_cheap_part_of_a_pass() -> None:
+    """Of four rows that cost no more than one, three read a prompt for ten passes."""
+    cliff = Latency((1, 4, 5), (10.0, 10.0, 100.0))
+    system = System(cliff, Limits(beside_rows=3), Drafts([1.0], 3))
+    decoding, reading = simulate(system, [Job(1, 30), Job(31, 1)], clients=2).served
+    assert reading.first[0] == 110.0
+    assert decoding.last == pytest.approx(110.0 + 10 * 5, abs=10)
