@@ -252,7 +252,7 @@ def load(
         guarantee=guarantee,
         lossy=lossy,
         budget=budget,
-        latency=None if fill_budget else _latency(loaded),
+        latency=None if fill_budget else measured_latency(loaded),
         prefixes=_prefixes(loaded, prefix_bytes),
         weights=weights,
         device=device,
@@ -269,7 +269,7 @@ def _prefixes(model: LoadedModel, most_bytes: int) -> PrefixStore | None:
     return PrefixStore(slots, most_bytes) if most_bytes else None
 
 
-def _latency(model: LoadedModel) -> MeasuredLatency:
+def measured_latency(model: LoadedModel) -> MeasuredLatency:
     """Return the model's latency curve, to be measured when a drafter first asks for it."""
     import torch
 

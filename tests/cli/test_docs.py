@@ -42,7 +42,9 @@ def commands() -> dict[str, Any]:
     return {**found, **{"bench" if name == "run" else name: bench.commands[name] for name in bench.commands}}
 
 
-@pytest.mark.parametrize("name", ["generate", "demo", "bench", "load", "curve", "roofline", "audit"])
+@pytest.mark.parametrize(
+    "name", ["generate", "demo", "bench", "load", "curve", "roofline", "plan", "simulate", "audit"]
+)
 def test_every_option_is_documented_and_every_documented_option_exists(name: str) -> None:
     options = options_of(commands()[name])
     rows = [line for line in section(name).splitlines() if line.startswith("| `--")]
@@ -95,6 +97,12 @@ def documented_fields(name: str) -> set[str]:
             ["bench", "roofline", "MODEL", "--context", "8", "--repeats", "1"],
             marks=pytest.mark.skipif(why_missing() is not None, reason="the native core was not built"),
         ),
+        pytest.param(
+            "plan",
+            ["plan", "MODEL", "--acceptance", "0.7", "--context", "8"],
+            marks=pytest.mark.skipif(why_missing() is not None, reason="the native core was not built"),
+        ),
+        ("simulate", ["simulate", "MODEL", "--acceptance", "0.7", "--suite", "SUITE", "--requests", "2"]),
         ("audit", ["audit", "MODEL", "--cases", "1", "--max-tokens", "4"]),
         ("demo", ["demo", "--max-tokens", "4"]),
     ],

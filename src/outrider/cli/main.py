@@ -19,6 +19,8 @@ COMMANDS = {
     "demo": "outrider.cli.demo",
     "generate": "outrider.cli.generate",
     "bench": "outrider.cli.bench",
+    "plan": "outrider.cli.plan",
+    "simulate": "outrider.cli.simulate",
     "audit": "outrider.cli.audit",
 }
 """Command to the module whose `app` implements it; imported when it is asked for."""

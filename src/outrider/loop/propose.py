@@ -9,7 +9,7 @@ from outrider.loop.draft.base import Ask, Drafter
 from outrider.loop.draft.constrained import begin_with, cut
 from outrider.loop.sequence import Sequence
 from outrider.models.base import Target
-from outrider.planner.plan import Plan
+from outrider.planner.plan import Plan, can_pay
 from outrider.planner.planner import Planner
 from outrider.types import DraftTree, Guarantee
 
@@ -43,7 +43,7 @@ def propose(
         return proposals
     plan = _plan(sequences, ready, planner)
     asks = _asks(target, drafter, sequences, ready, planner, plan)
-    asked = [i for i, ask in asks.items() if sequences[i].breaker.allows() and _can_pay(plan, ask)]
+    asked = [i for i, ask in asks.items() if sequences[i].breaker.allows() and can_pay(ask.costs)]
     trees = drafter.propose([asks[index] for index in asked]) if asked else []
     for index, tree in zip(asked, trees, strict=True):
         assert len(tree) <= asks[index].budget, f"{drafter.name} kept to its budget"
@@ -100,10 +100,6 @@ def _draws(drafter: Drafter, sequence: Sequence) -> bool:
     """Tell whether what a sequence drafts is drawn, under a rule that minds which of it is left out."""
     same_tokens = sequence.rule.guarantee is Guarantee.SAME_TOKENS
     return drafter.has_law and not sequence.params.greedy and not same_tokens
-
-
-def _can_pay(plan: Plan | None, ask: Ask) -> bool:
-    return plan is None or any(cost < 1 + nodes for nodes, cost in enumerate(ask.costs))
 
 
 def _share(plan: Plan, sequences: Many[Sequence], proposals: Many[Proposal]) -> None:

@@ -79,3 +79,11 @@ class Plan:
             counts = range(len(self._prices), nodes + 1)
             self._prices += [(self._latency.at(self._rows + count) - base) * self._rate for count in counts]
         return self._prices
+
+
+def can_pay(costs: Sequence[float]) -> bool:
+    """Tell whether nodes that cost so much could bring more than that, were all of them kept.
+
+    `costs`: as `Plan.costs` tells; empty where nodes are free.
+    """
+    return not costs or any(cost < 1 + nodes for nodes, cost in enumerate(costs))

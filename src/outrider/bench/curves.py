@@ -1,0 +1,75 @@
+"""Latency curves to simulate with: measured ones that reach to prompts, those of files, a published one."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from outrider.errors import LoadError
+from outrider.models.base import Target
+from outrider.planner.latency import Latency
+from outrider.planner.probe import TargetProbe
+
+READING_ROWS = (128, 256)
+"""Rows of the passes that only read, timed to tell what prompts cost."""
+REPEATS = 5
+
+PUBLISHED = {
+    # vLLM as SpecDecode-Bench fitted it: 5.886 ms a pass and 1.207 ms around it, 21.0 µs a row, 39.3 ns a
+    # cached token. There the rows of a sequence share their look at its cache; here each pays for its own.
+    "h100-llama-3.1-8b": Latency((1, 2), (7.114, 7.135), 39.3e-6),
+}
+"""Curves of machines that are not at hand, by name."""
+
+
+def with_reading(target: Target, latency: Latency) -> Latency:
+    """Return a target's curve, continued by passes that read a prompt and ask for the logits of one row.
+
+    As far as the context has room for them.
+    """
+    probe = TargetProbe(target)
+    points = list(zip(latency.rows, latency.milliseconds, strict=True))
+    for rows in READING_ROWS:
+        if latency.rows[-1] < rows < target.context_limit:
+            probe.fill(rows)  # the first pass of a shape may set things up
+            points.append((rows, statistics.median(_read(probe, rows) for _ in range(REPEATS))))
+    return Latency.of(points, latency.per_key)
+
+
+def _read(probe: TargetProbe, rows: int) -> float:
+    started = time.perf_counter()
+    probe.fill(rows)
+    return 1000 * (time.perf_counter() - started)
+
+
+def read_latency(path: Path) -> Latency:
+    """Return the curve of a JSON file: `rows`, `milliseconds`, `per_key`, or a document's `latency` of these.
+
+    LoadError where there is none, or where it is no rising curve from one row up.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LoadError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except ValueError as error:
+        raise LoadError(f"{str(path)!r} is no JSON: {error}") from error
+    kept = found.get("latency", found) if isinstance(found, Mapping) else None
+    try:
+        assert isinstance(kept, Mapping)
+        return Latency(
+            tuple(map(int, kept["rows"])),
+            tuple(map(float, kept["milliseconds"])),
+            float(kept.get("per_key", 0.0)),
+        )
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise LoadError(
+            f"{str(path)!r} holds no latency curve: write rows from 1 up, and milliseconds that never fall"
+        ) from error
+
+
+def scaled(latency: Latency, by: float) -> Latency:
+    """Return the curve of a model that takes so many times as long."""
+    return Latency(latency.rows, tuple(by * each for each in latency.milliseconds), by * latency.per_key)

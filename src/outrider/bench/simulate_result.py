@@ -1,0 +1,139 @@
+"""What `outrider simulate` found, as a document and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from outrider.bench.contestants import BASELINE
+from outrider.bench.simulate import Job, Simulated, System, simulate
+from outrider.planner.forecast import Costs, best_length
+
+SIMULATION_SCHEMA = {"name": "outrider.simulate", "version": 1}
+ALPHAS = (0.3, 0.5, 0.7, 0.8, 0.9)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+PERCENTILES = (50, 90, 99)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A load: from `clients` that ask again once they are answered, or at random `rate` times a second."""
+
+    clients: int | None = None
+    rate: float | None = None
+
+    def run(self, system: System, lengths: Sequence[Job], count: int | None, seed: int) -> Simulated:
+        """Simulate `count` requests, jobs taken in turn (None: all of them, at least two for each client)."""
+        wanted = max(len(lengths), 2 * (self.clients or 0)) if count is None else count
+        jobs = [lengths[index % len(lengths)] for index in range(wanted)]
+        if self.rate is None:
+            return simulate(system, jobs, clients=self.clients, seed=seed)
+        gaps = np.random.default_rng(seed).exponential(1000 / self.rate, size=wanted)
+        return simulate(system, jobs, arrivals=[float(at) for at in np.cumsum(gaps)], seed=seed)
+
+
+def simulated_rows(
+    drafting: System,
+    plain_overhead: float,
+    name: str,
+    loads: Sequence[Traffic],
+    lengths: Sequence[Job],
+    *,
+    count: int | None = None,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Return a row for each load of plain decoding, and one of the drafter `name` beside it."""
+    plain = replace(drafting, drafts=None, overhead=plain_overhead)
+    rows = []
+    for load in loads:
+        baseline = load.run(plain, lengths, count, seed)
+        for drafter, system in ((BASELINE, plain), (name, drafting)):
+            run = baseline if system is plain else load.run(system, lengths, count, seed)
+            ratio = (run.tokens / run.milliseconds) / (baseline.tokens / baseline.milliseconds)
+            rows.append({"drafter": drafter, **asdict(load), **_figures(run), "throughput_over_plain": ratio})
+    return rows
+
+
+def _figures(run: Simulated) -> dict[str, Any]:
+    return {
+        "requests": len(run.served),
+        "tokens_per_second": 1000 * run.tokens / run.milliseconds,
+        "time_to_first_token": _spread(request.time_to_first_token for request in run.served),
+        "time_per_token": _spread(request.time_per_token for request in run.served),
+        "sequences_per_step": run.rows / run.emitting,
+        "mean_accepted_length": run.tokens / run.rows,
+        "nodes_per_step": run.nodes / run.emitting,
+        "undrafted_steps": run.undrafted / run.emitting,
+    }
+
+
+def _spread(milliseconds: Iterable[float | None]) -> dict[str, float | None]:
+    """Return mean and percentiles in seconds; None for each where there are no values."""
+    found = [each / 1000 for each in milliseconds if each is not None]
+    if not found:
+        return dict.fromkeys(["mean", *(f"p{p}" for p in PERCENTILES)])
+    points = np.percentile(found, PERCENTILES)
+    named = {f"p{p}": float(point) for p, point in zip(PERCENTILES, points, strict=True)}
+    return {"mean": float(np.mean(found)), **named}
+
+
+def regimes(costs: Costs, contexts: Sequence[int], budget: int) -> list[dict[str, Any]]:
+    """Return the best length and its speed-up by context, batch and α: where drafts pay, and how much."""
+    return [
+        {"context": context, "batch": batch, "alpha": alpha, "length": best.length, "speedup": best.speedup}
+        for context in contexts
+        for batch in BATCHES
+        for alpha in ALPHAS
+        for best in [best_length(replace(costs, context=context), [alpha], batch, budget)]
+    ]
+
+
+def simulation_table(document: dict[str, Any]) -> Table:
+    """Return the table of loads, plain decoding beside the drafter."""
+    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("load", no_wrap=True)
+    table.add_column("drafter", overflow="fold")
+    for heading in ("tokens/s", "over plain", "first token", "ms a token", "τ", "nodes", "no draft"):
+        table.add_column(heading, justify="right")
+    for row in document["results"]:
+        load = f"{row['clients']} at once" if row["rate"] is None else f"{row['rate']:g}/s"
+        per_token = row["time_per_token"]["mean"]
+        table.add_row(
+            load if row["drafter"] == BASELINE else "",
+            row["drafter"],
+            f"{row['tokens_per_second']:.1f}",
+            f"{row['throughput_over_plain']:.2f}×",
+            f"{row['time_to_first_token']['mean']:.2f} s",
+            "–" if per_token is None else f"{1000 * per_token:.1f}",
+            f"{row['mean_accepted_length']:.2f}",
+            f"{row['nodes_per_step']:.1f}",
+            f"{row['undrafted_steps']:.0%}",
+        )
+    return table
+
+
+def regime_tables(document: dict[str, Any]) -> list[Table]:
+    """Return a table for each context: α down, batches across, the speed-up and its draft length."""
+    tables = []
+    for context in dict.fromkeys(row["context"] for row in document["regimes"]):
+        own = {(r["alpha"], r["batch"]): r for r in document["regimes"] if r["context"] == context}
+        table = Table(
+            title=f"where drafts pay, context {context}: speed-up, and best length",
+            title_justify="left",
+            header_style="bold",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+        )
+        table.add_column("α", justify="right")
+        for batch in BATCHES:
+            table.add_column(f"batch {batch}", justify="right")
+        for alpha in ALPHAS:
+            cells = [own[alpha, batch] for batch in BATCHES]
+            table.add_row(f"{alpha:g}", *(f"{r['speedup']:.2f}× {r['length']:2}" for r in cells))
+        tables.append(table)
+    return tables

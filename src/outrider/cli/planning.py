@@ -1,0 +1,62 @@
+"""What `outrider plan` and `outrider simulate` share: how often drafts are kept, and what they cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from outrider.errors import OptionError
+
+if TYPE_CHECKING:
+    from outrider.bench.acceptance import Counted
+    from outrider.models.base import LoadedModel
+
+Acceptance = Annotated[
+    str | None,
+    typer.Option(
+        "--acceptance",
+        metavar="A,B,…",
+        help="Chance that a drafted token is kept, by depth; the last holds for all deeper ones. "
+        "Chances of several children of a node are joined by slashes (0.6/0.2).",
+    ),
+]
+Source = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", metavar="RESULT.json", help="Take it from a result of outrider bench run instead."
+    ),
+]
+
+
+def acceptance_of(written: str | None, source: Path | None, drafter: str) -> Counted:
+    """Return what one of two options tells of a drafter; OptionError for both or none of them."""
+    from outrider.bench.acceptance import Counted, counted_in, parse_acceptance
+
+    if written is not None and source is None:
+        return Counted(parse_acceptance(written), 1.0, 0.0, 0.0)
+    if source is not None and written is None:
+        return counted_in(source, drafter)
+    raise OptionError("give one of --acceptance (as in 0.7) and --from (a result of outrider bench run)")
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """Return the whole numbers of a list with commas; OptionError for anything below 1."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise OptionError(f"{option} {text!r}: write whole numbers from 1 up, as in 1,2,4,8")
+    return [int(word) for word in words]
+
+
+def load_draft(name: str | None, target: LoadedModel, weights: str, device: str) -> LoadedModel | None:
+    """Load the model that a drafter drafts with; None where it needs none."""
+    from outrider.models.compare import check_same_vocabulary
+    from outrider.models.load import load_model
+
+    if name is None:
+        return None
+    draft = load_model(name, weights=weights, device=device)
+    sizes = target.target.vocab_size, draft.target.vocab_size
+    check_same_vocabulary(target.tokenizer, draft.tokenizer, *sizes)
+    return draft
