@@ -8,6 +8,8 @@ WORKERS ?= auto
 FUZZ ?= 10000
 # ON lets functions of the tests play AMX there, on AVX2: sanitizers do not see into real tile instructions.
 EMULATE ?= OFF
+# Sanitizers see kernels only as they run: those of AVX-512 are left out there where the processor has none.
+AVX512 ?= $(if $(shell grep -sw avx512_vnni /proc/cpuinfo),ON,OFF)
 BIN := .venv/bin
 # A virtual environment's commands name the place it was made at: in a clone that was moved or copied they would
 # run what lies there. Such an environment is removed, and made anew by the rules below.
@@ -43,7 +45,7 @@ faults: .venv/dev-installed  ## put every known fault into the code and see its 
 sanitize: .venv/dev-installed  ## tests of the native pass under the address and undefined-behaviour sanitizers
 	$(BIN)/pip install -q "cmake>=3.18" "nanobind>=2.4"
 	$(BIN)/cmake -S . -B build/sanitize -G "Unix Makefiles" -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" \
-	  -DCMAKE_CXX_COMPILER="$(CXX)" -DOUTRIDER_SANITIZE=ON -DOUTRIDER_EMULATE=$(EMULATE)
+	  -DCMAKE_CXX_COMPILER="$(CXX)" -DOUTRIDER_SANITIZE=ON -DOUTRIDER_EMULATE=$(EMULATE) -DOUTRIDER_AVX512=$(AVX512)
 	$(BIN)/cmake --build build/sanitize --parallel
 	OUTRIDER_CORE="$(CURDIR)/build/sanitize" OUTRIDER_FUZZ=$(FUZZ) OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \

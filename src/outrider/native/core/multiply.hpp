@@ -24,12 +24,13 @@ template <class W, int rows> void add_group(const Stretch& s, const Group& g, in
 
 template <class W> void multiply(const Panels& w, int inputs, const Tile& tile, float* out) {
     const int groups = groups_of(tile.rows, kGroupRows), widest = (tile.rows + groups - 1) / groups;
-    const int panels = widest <= W::kPairRows ? w.count : 1, span = panels == w.count && groups == 1 ? inputs : W::kStretch;
+    const int panels = widest <= W::kPairRows ? w.count : 1, stretch = groups > 1 ? W::kShared : W::kStretch;
+    const int span = panels == w.count && groups == 1 ? inputs : stretch, lead = stretch > W::kLead ? stretch : W::kLead;
     for (int from = 0; from < inputs; from += span)
         for (int p = 0; p < w.count; p += panels) {
             Stretch s{};
             s.inputs = inputs - from < span ? inputs - from : span;
-            s.ahead = span == inputs ? kAhead : int(W::bytes(W::kLead)), s.turns = groups;
+            s.ahead = span == inputs ? kAhead : int(W::bytes(lead)), s.turns = groups;
             for (int i = 0; i < panels; ++i) {
                 s.at[i] = w.at[p + i] + W::kHeader + W::bytes(from), s.next[i] = w.next[p + i];
                 s.end[i] = w.at[p + i] + W::kHeader + W::bytes(inputs);
