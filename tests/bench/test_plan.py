@@ -10,7 +10,8 @@ import pytest
 
 from outrider.bench.acceptance import Counted, counted_in, parse_acceptance
 from outrider.bench.plan import Machine, Question, machine_of, plan_document, plan_tables, weights_of
-from outrider.bench.plan_plot import check_plot, page, plot_plan
+from outrider.bench.plan_plot import KINDS, page, plot_plan
+from outrider.bench.plot import check_plot
 from outrider.bench.result import BENCH_SCHEMA
 from outrider.cli import terminal
 from outrider.errors import CapabilityError, LoadError, OptionError
@@ -132,10 +133,10 @@ def test_a_plot_of_another_kind_and_a_plot_without_matplotlib_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(OptionError, match=r"\.png or \.html"):
-        check_plot(Path("plan.gif"))
-    monkeypatch.setattr("outrider.bench.plan_plot.find_spec", lambda name: None)
+        check_plot(Path("plan.gif"), *KINDS)
+    monkeypatch.setattr("outrider.bench.plot.find_spec", lambda name: None)
     with pytest.raises(CapabilityError, match="matplotlib"):
-        check_plot(Path("plan.png"))
+        check_plot(Path("plan.png"), *KINDS)
 
 
 @pytest.mark.parametrize("bounded", [True, False])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outrider.bench import plot
-from outrider.errors import CapabilityError, LoadError
+from outrider.errors import CapabilityError, LoadError, OptionError
 
 
 def document() -> dict[str, Any]:
@@ -31,14 +31,14 @@ def test_without_matplotlib_a_picture_is_refused_with_what_to_install(
 ) -> None:
     monkeypatch.setattr(plot, "find_spec", lambda _: None)
     with pytest.raises(CapabilityError, match="pip install"):
-        plot.check_plot(Path("load.png"))
+        plot.check_plot(Path("load.png"), *plot.KINDS)
 
 
 def test_a_picture_has_a_name_that_says_its_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plot, "find_spec", lambda _: object())
-    plot.check_plot(Path("load.png"))
-    with pytest.raises(CapabilityError, match=r"\.png"):
-        plot.check_plot(Path("load.txt"))
+    plot.check_plot(Path("load.png"), *plot.KINDS)
+    with pytest.raises(OptionError, match=r"\.png"):
+        plot.check_plot(Path("load.txt"), *plot.KINDS)
 
 
 @pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the plot extra")

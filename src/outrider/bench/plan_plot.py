@@ -5,22 +5,16 @@ from __future__ import annotations
 import base64
 import html
 import io
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from outrider.bench.plan import plan_tables
-from outrider.errors import CapabilityError, LoadError, OptionError
+from outrider.errors import LoadError
 
-
-def check_plot(path: Path) -> None:
-    """Refuse a picture that could not be drawn, before anything is measured for it."""
-    if path.suffix.lower() not in (".png", ".html"):
-        raise OptionError(f"--plot {str(path)!r}: name a .png or .html file")
-    if find_spec("matplotlib") is None:
-        raise CapabilityError('--plot needs matplotlib; run pip install "matplotlib>=3.8", or drop --plot')
+KINDS = (".png", ".html")
+"""What a plan is drawn as."""
 
 
 def plot_plan(document: dict[str, Any], path: Path) -> None:

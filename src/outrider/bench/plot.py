@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from outrider.errors import CapabilityError, LoadError
+from outrider.errors import CapabilityError, LoadError, OptionError
 
 PANELS: tuple[tuple[str, Callable[[dict[str, Any]], float | None]], ...] = (
     ("tokens per second", lambda row: row["tokens_per_second"]),
@@ -17,12 +17,17 @@ PANELS: tuple[tuple[str, Callable[[dict[str, Any]], float | None]], ...] = (
 LOADS = (("clients", "clients at once"), ("rate", "requests per second"))
 
 
-def check_plot(path: Path) -> None:
-    """Refuse a picture that could not be drawn, before anything is measured for it."""
+KINDS = (".png", ".svg", ".pdf")
+"""What a load is drawn as."""
+
+
+def check_plot(path: Path, *kinds: str) -> None:
+    """Refuse a picture that could not be drawn, before anything is measured for it; `kinds`: as in ".png"."""
+    if path.suffix.lower() not in kinds:
+        *first, last = kinds
+        raise OptionError(f"--plot {str(path)!r}: name a {', '.join(first)} or {last} file")
     if find_spec("matplotlib") is None:
         raise CapabilityError('--plot needs matplotlib; run pip install "matplotlib>=3.8", or drop --plot')
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise CapabilityError(f"--plot {str(path)!r}: name a .png, .svg or .pdf file")
 
 
 def plot_load(document: dict[str, Any], path: Path) -> None:

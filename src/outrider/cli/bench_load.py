@@ -90,7 +90,7 @@ def load(
     All drafters answer the same requests in rounds and are compared with plain decoding.
     """
     from outrider.bench.failing import PREFIX
-    from outrider.bench.plot import check_plot, plot_load
+    from outrider.bench.plot import KINDS, check_plot, plot_load
     from outrider.bench.traffic import Load
     from outrider.sampling.params import SamplingParams
 
@@ -107,7 +107,7 @@ def load(
     check_out(out)
     if plot is not None:
         check_out(plot, "--plot")
-        check_plot(plot)
+        check_plot(plot, *KINDS)
 
     from outrider.bench.load import Measured, encoded, load_contestants, run_loads
     from outrider.bench.load_result import load_document

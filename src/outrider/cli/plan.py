@@ -49,12 +49,13 @@ def plan(
     Nothing is generated: acceptance is given, or taken from a result.
     """
     from outrider.bench.plan import Question, plan_document, plan_tables
-    from outrider.bench.plan_plot import check_plot, plot_plan
+    from outrider.bench.plan_plot import KINDS, plot_plan
+    from outrider.bench.plot import check_plot
     from outrider.cli.bench_out import check_out, finish
-    from outrider.drafters import parse_drafter
+    from outrider.drafters import draft_model, parse_drafter
     from outrider.engine.engine import DEFAULT_BUDGET
 
-    draft_model = parse_drafter(drafter).model
+    spec = parse_drafter(drafter)
     question = Question(
         drafter=drafter,
         acceptance=planning.acceptance_of(acceptance, source, drafter).acceptance,
@@ -65,7 +66,7 @@ def plan(
     check_out(out)
     if plot is not None:
         check_out(plot, "--plot")
-        check_plot(plot)
+        check_plot(plot, *KINDS)
 
     from outrider.bench.provenance import provenance
     from outrider.cli import terminal
@@ -78,7 +79,7 @@ def plan(
     room = loaded.target.context_limit - 1 - question.budget
     if context > room:
         raise OptionError(f"beside drafts of {question.budget} tokens there is room for --context {room}")
-    draft = planning.load_draft(draft_model, loaded, weights, device)
+    draft = draft_model(spec, loaded, weights=weights, device=device)
     with notes.status("timing passes"):
         draft_latency = None if draft is None else measured_latency(draft).get()
         costs = Costs(measured_latency(loaded).get(), draft_latency, context)

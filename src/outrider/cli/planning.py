@@ -11,7 +11,6 @@ from outrider.errors import OptionError
 
 if TYPE_CHECKING:
     from outrider.bench.acceptance import Counted
-    from outrider.models.base import LoadedModel
 
 Acceptance = Annotated[
     str | None,
@@ -47,16 +46,3 @@ def whole_numbers(option: str, text: str) -> list[int]:
     if not all(word.isdecimal() and int(word) for word in words):
         raise OptionError(f"{option} {text!r}: write whole numbers from 1 up, as in 1,2,4,8")
     return [int(word) for word in words]
-
-
-def load_draft(name: str | None, target: LoadedModel, weights: str, device: str) -> LoadedModel | None:
-    """Load the model that a drafter drafts with; None where it needs none."""
-    from outrider.models.compare import check_same_vocabulary
-    from outrider.models.load import load_model
-
-    if name is None:
-        return None
-    draft = load_model(name, weights=weights, device=device)
-    sizes = target.target.vocab_size, draft.target.vocab_size
-    check_same_vocabulary(target.tokenizer, draft.tokenizer, *sizes)
-    return draft
