@@ -15,6 +15,7 @@ from outrider.errors import OptionError, PromptError
 if TYPE_CHECKING:
     from outrider.bench.simulate import Job
     from outrider.bench.simulate_result import Traffic
+    from outrider.drafters import DrafterSpec
     from outrider.models.base import LoadedModel
     from outrider.planner.latency import Latency
 
@@ -120,7 +121,7 @@ def simulate(
     from outrider.engine.scheduler import Limits
     from outrider.planner.forecast import Costs
 
-    draft_model = parse_drafter(drafter).model
+    spec = parse_drafter(drafter)
     told = planning.acceptance_of(acceptance, source, drafter)
     loads = _loads(concurrency, rate)
     contexts = sorted(set(planning.whole_numbers("--context", context)))
@@ -131,7 +132,7 @@ def simulate(
     from outrider.bench.curves import scaled
     from outrider.bench.provenance import provenance
 
-    loaded, latency, draft = _curves(model, draft_model, weights, device, threads)
+    loaded, latency, draft = _curves(model, spec, weights, device, threads)
     latency = scaled(latency, scale)
     lengths = _lengths(loaded, suite, limit, prompt_tokens, max_tokens)
     most = running or max([Limits().running, *(load.clients or 0 for load in loads)])
@@ -174,21 +175,22 @@ def simulate(
 
 
 def _curves(
-    name: str, draft_name: str | None, weights: str, device: str, threads: int | None
+    name: str, spec: DrafterSpec, weights: str, device: str, threads: int | None
 ) -> tuple[LoadedModel | None, Latency, Latency | None]:
     """Return the model, if it is one, its curve, and that of the draft model."""
     from outrider.bench.curves import PUBLISHED, read_latency, with_reading
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
+    from outrider.drafters import draft_model
     from outrider.llm import measured_latency
 
     if name in PUBLISHED or name.endswith(".json"):
-        if draft_name is not None:
+        if spec.model is not None:
             raise OptionError(f"a draft model is timed beside its target, and {name!r} is only a curve")
         return None, PUBLISHED[name] if name in PUBLISHED else read_latency(Path(name)), None
     notes = terminal.console(stderr=True)
     loaded = load_llm(name, notes, weights=weights, device=device, threads=threads).model
-    draft = planning.load_draft(draft_name, loaded, weights, device)
+    draft = draft_model(spec, loaded, weights=weights, device=device)
     with notes.status("timing passes"):
         latency = with_reading(loaded.target, measured_latency(loaded).get())
         return loaded, latency, None if draft is None else measured_latency(draft).get()
