@@ -24,7 +24,8 @@ template <int record, int header = 0, int super = 0> struct Blocks {
     static constexpr int kHeader = header, kSuperHeader = super, kRecord = record, kParts = 1;
     static constexpr int kPairRows = kPairBlocks;
     static constexpr int kStretch = super ? kSuper : 128, kLead = kStretch;
-    static constexpr int kShared = 512;  // longer, because each group has to begin a stretch anew
+    // Longer, because each group has to begin a stretch anew; bytes of 8-bit weights leave no room for that.
+    static constexpr int kShared = record < 512 ? 512 : kStretch;
     static constexpr bool kBlocks = true, kScaled = true, kOffset = false;
     static constexpr size_t bytes(int inputs) {
         return size_t(inputs) / kBlock * record + size_t(inputs) / kSuper * super;
