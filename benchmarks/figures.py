@@ -178,6 +178,38 @@ def accepted_lengths() -> str:
     return "\n".join([*table(header, cells), "", *wrapped(text)]) + "\n"
 
 
+def under_load() -> str:
+    def ratio(row: dict[str, Any]) -> str:
+        found = row["throughput_over_plain"]
+        return f"{found['median']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+
+    document = read("load")
+    rows = {(row["clients"], row["drafter"]): row for row in document["results"]}
+    drafters = [name for name in dict.fromkeys(name for _, name in rows) if name != "none"]
+    cells = [
+        [
+            str(clients),
+            f"{rows[clients, 'none']['tokens_per_second']:.0f}",
+            *(ratio(rows[clients, name]) for name in drafters),
+            *(f"{rows[clients, name]['undrafted_steps']:.0%}" for name in drafters),
+            ", ".join(f"{rows[clients, name]['outside_passes']:.1%}" for name in ("none", drafters[0])),
+        ]
+        for clients in dict.fromkeys(clients for clients, _ in rows)
+    ]
+    where, suite, tokens = document["provenance"], document["suite"], document["sampling"]["max_tokens"]
+    rounds = min(row["rounds"] for row in document["results"])
+    same = min(row["identical_to_plain"] for row in document["results"])
+    text = (
+        f"{where['model']['name']}, {where['model']['weights']}, {where['machine']['processor']}, "
+        f"{where['machine']['threads']} threads; prompts of {suite['name']}, {tokens} "
+        f"tokens each; medians of {rounds} paired rounds and 95 % intervals. Identical to plain decoding: "
+        f"{same:.0%} at least. Outside of passes: plain, then `{drafters[0]}`."
+    )
+    header = ["clients", "plain tokens/s", *(f"`{name}` / plain" for name in drafters)]
+    header += [*(f"`{name}`: steps without drafts" for name in drafters), "outside of passes"]
+    return "\n".join([*table(header, cells), "", *wrapped(text)]) + "\n"
+
+
 def rewritten(page: str, said: Sequence[Callable[[], str]] = (figures,)) -> str:
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
     assert len(pattern.findall(page)) == len(said), "the page has lost its markers"

@@ -123,9 +123,9 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._drafter, name)
 
-    def open(self, prompt: Sequence[int]) -> Any:
+    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
         self.opened += 1
-        return self._drafter.open(prompt)
+        return self._drafter.open(prompt, tenant)
 
     def close(self, state: Any) -> None:
         self.closed += 1

@@ -15,7 +15,7 @@ class Stutter:
     speculates = True
     observes = False
 
-    def open(self, prompt):
+    def open(self, prompt, tenant=""):
         return None
 
     def propose(self, asks):

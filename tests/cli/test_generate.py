@@ -93,7 +93,7 @@ def test_stop_tokens_end_the_text(tiny: str, capsys: Captured) -> None:
 
 
 def test_show_marks_origins_where_there_is_no_colour(tiny: str, capsys: Captured) -> None:
-    words = ["generate", tiny, "--prompt", "abcabcabc", "--max-tokens", "40", "--show"]
+    words = ["generate", tiny, "--prompt", "abcabcabc", "--max-tokens", "40", "--show", "--fill-budget"]
     assert main(words) == 0
     captured = capsys.readouterr()
     assert "[" in captured.out

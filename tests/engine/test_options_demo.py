@@ -25,7 +25,7 @@ def less_of_the_last(prefix: Any, logits: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def plain() -> LLM:
-    return outrider.load("demo")
+    return outrider.load("demo", fill_budget=True)
 
 
 @pytest.mark.parametrize(
