@@ -74,7 +74,7 @@ FAULTS: list[Fault] = [
         "a request whose drafts always fail is drafted for all the same",
         PROPOSE,
         "sequences[i].breaker.allows() and ",
-        "",
+        "sequences[i].breaker.allows() is not None and ",
         test="loop/test_propose.py::test_a_request_whose_drafts_fail_is_asked_ever_more_rarely",
     ),
     fault(

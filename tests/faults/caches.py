@@ -113,7 +113,7 @@ FAULTS: list[Fault] = [
     fault(
         "what the target says is never shown to the drafter that learns from it",
         "loop/step.py",
-        "if drafter.observes:",
+        "if drafter.observes and proposal.asked:",
         "if False:",
         test="loop/test_observe.py::test_a_drafter_that_observes_sees_the_target_s_own_rows_of_every_step",
     ),

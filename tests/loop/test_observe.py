@@ -39,4 +39,4 @@ def test_a_drafter_that_observes_sees_the_target_s_own_rows_of_every_step() -> N
     target = ToyTarget(VOCAB, seed=1, zeros=0.0)
     drafter = Watching(target)
     [result] = run(toy_model(target), drafter, [PROMPT], PARAMS)
-    assert drafter.shown == result.speculation.passes > 1
+    assert drafter.shown == result.speculation.passes - 1 > 1  # nothing is drafted for the last token

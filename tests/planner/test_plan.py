@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.planner.breaker import ALLOWANCE, DEEPEST, MOST, Breaker
 from outrider.planner.latency import Latency
-from outrider.planner.plan import Plan
+from outrider.planner.plan import Plan, can_pay
 from outrider.planner.planner import Planner
 
 FLAT = Latency((1, 2), (10.0, 10.0))
@@ -113,6 +113,28 @@ def test_drafts_that_pay_are_never_stopped_and_one_that_pays_again_is_found() ->
     assert waited <= 0.5 / ALLOWANCE + 1
     breaker.note(3, 0.5)
     assert all(breaker.allows() for _ in range(10))
+
+
+def test_where_the_drafts_of_all_fail_a_new_sequence_begins_without_credit() -> None:
+    planner = Planner(8, CURVE)
+    assert planner.breaker().credit == MOST
+    for _ in range(9):
+        planner.note(planner.breaker(), 0, 0.5)
+    fresh = planner.breaker()
+    assert fresh.credit == 0.0
+    assert fresh.allows()
+    planner.note(fresh, 0, 0.5)
+    assert not fresh.allows()
+    planner.note(fresh, 5, 0.5)
+    assert planner.breaker().credit == MOST
+
+
+def test_a_draft_can_pay_where_its_surest_nodes_bring_more_than_all_of_it_costs() -> None:
+    assert can_pay(())
+    assert can_pay((1.0, 1.5))
+    assert not can_pay((1.0, 1.5), 0.45)
+    assert not can_pay((1.0, 1.95))
+    assert can_pay((1.0, 1.95, 2.1))
 
 
 def test_without_a_curve_there_is_no_plan() -> None:

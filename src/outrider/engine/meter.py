@@ -73,7 +73,9 @@ class MeteredDrafter:
         """Pass on, timed."""
         start = time.perf_counter()
         self._drafter.observe(state, tree, rows)
-        self._seconds += time.perf_counter() - start
+        took = time.perf_counter() - start
+        self._seconds += took
+        self._asked += took
 
     def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:
         """Pass on, timed."""
@@ -91,7 +93,10 @@ class MeteredDrafter:
         return seconds
 
     def take_asks(self) -> tuple[int, float]:
-        """Return how many drafts were asked for since the last call, and the milliseconds they took."""
+        """Return how many drafts were asked for since the last call, and the milliseconds they took.
+
+        What was learned from the target's rows for them is part of that.
+        """
         asks, milliseconds = self._asks, 1000 * self._asked
         self._asks, self._asked = 0, 0.0
         return asks, milliseconds

@@ -43,7 +43,8 @@ def propose(
         return proposals
     plan = _plan(sequences, ready, planner)
     asks = _asks(target, drafter, sequences, ready, planner, plan)
-    asked = [i for i, ask in asks.items() if sequences[i].breaker.allows() and can_pay(ask.costs)]
+    prices = {index: _price_of_ask(plan, planner, sequences[index]) for index in asks}
+    asked = [i for i, ask in asks.items() if sequences[i].breaker.allows() and can_pay(ask.costs, prices[i])]
     trees = drafter.propose([asks[index] for index in asked]) if asked else []
     for index, tree in zip(asked, trees, strict=True):
         assert len(tree) <= asks[index].budget, f"{drafter.name} kept to its budget"
@@ -51,8 +52,11 @@ def propose(
     for index, ask in asks.items():
         found[index].tree = cut(begin_with(ask, found[index].tree), ask.processing)
     if plan is not None:
-        _share(plan, [sequences[index] for index in asks], [found[index] for index in asks])
-        _price(plan, planner, [sequences[index] for index in asks], [found[index] for index in asks])
+        drafting = [sequences[index] for index in asks]
+        _share(plan, drafting, [found[index] for index in asks])
+        _price(plan, drafting, [found[index] for index in asks])
+        for index in asked:
+            found[index].price += prices[index]
     return proposals
 
 
@@ -116,14 +120,21 @@ def _share(plan: Plan, sequences: Many[Sequence], proposals: Many[Proposal]) -> 
         proposal.tree = proposal.tree.subtree(nodes)
 
 
-def _price(plan: Plan, planner: Planner, sequences: Many[Sequence], proposals: Many[Proposal]) -> None:
-    """Tell every sequence its part of what the drafts cost."""
+def _price(plan: Plan, sequences: Many[Sequence], proposals: Many[Proposal]) -> None:
+    """Tell every sequence its part of what the nodes cost."""
     nodes = sum(len(proposal.tree) for proposal in proposals)
     keys = sum(len(p.tree) * s.cache.length for s, p in zip(sequences, proposals, strict=True))
     each = plan.price(nodes, keys) / nodes if nodes else 0.0
-    for sequence, proposal in zip(sequences, proposals, strict=True):
+    for proposal in proposals:
         proposal.price = each * len(proposal.tree)
-        # The time that a draft took is a measurement, which differs from run to run. It must not decide what
-        # a text that is the same in law only, and by its seed, becomes.
-        if proposal.asked and sequence.rule.guarantee is Guarantee.SAME_TOKENS:
-            proposal.price += plan.tokens(planner.ask_milliseconds)
+
+
+def _price_of_ask(plan: Plan | None, planner: Planner, sequence: Sequence) -> float:
+    """Return what it costs to make a draft, in tokens.
+
+    That is a measurement, which differs from run to run. It must not decide what becomes of a text that is
+    the same in law only, and by its seed.
+    """
+    if plan is None or sequence.rule.guarantee is not Guarantee.SAME_TOKENS:
+        return 0.0
+    return plan.tokens(planner.ask_milliseconds)

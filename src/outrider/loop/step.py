@@ -30,13 +30,17 @@ def step(target: Target, drafter: Drafter, sequences: Many[Sequence], planner: P
     scored = score(target, sequences, [None if proposal is None else proposal.tree for proposal in proposals])
     with one_thread():
         return [
-            _decide(drafter, sequence, proposal, result)
+            _decide(drafter, sequence, proposal, result, planner)
             for sequence, proposal, result in zip(sequences, proposals, scored, strict=True)
         ]
 
 
 def _decide(
-    drafter: Drafter, sequence: Sequence, proposal: Proposal | None, scored: ScoredByModel | None
+    drafter: Drafter,
+    sequence: Sequence,
+    proposal: Proposal | None,
+    scored: ScoredByModel | None,
+    planner: Planner,
 ) -> Committed:
     """Let the sequence's rule decide about its draft, and commit what it keeps."""
     if proposal is None or scored is None:
@@ -45,10 +49,10 @@ def _decide(
     draws = sequence.draws.for_rule(sequence.rule, len(sequence.tokens))
     try:
         verdict = sequence.rule.decide(scored, draws)
-        if drafter.observes:
+        if drafter.observes and proposal.asked:
             drafter.observe(sequence.draft_state, scored.tree, scored.laws)
         committed = commit(sequence, drafter, scored, verdict)
     except OutriderError as error:
         return fail(sequence, error)
-    sequence.breaker.note(committed.kept, proposal.price)
+    planner.note(sequence.breaker, committed.kept, proposal.price)
     return committed

@@ -20,8 +20,13 @@ class Breaker:
 
     __slots__ = ("_credit",)
 
-    def __init__(self) -> None:
-        self._credit = MOST
+    def __init__(self, credit: float = MOST) -> None:
+        self._credit = min(MOST, credit)
+
+    @property
+    def credit(self) -> float:
+        """Tokens that drafts may lose now."""
+        return self._credit
 
     def allows(self) -> bool:
         """Tell whether to draft in this step; called once a step."""

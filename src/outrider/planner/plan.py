@@ -12,6 +12,9 @@ from itertools import accumulate
 
 from outrider.planner.latency import Latency
 
+SUREST = 0.9
+"""Chance of being kept that a node has at best."""
+
 
 class Plan:
     """What draft nodes of one pass cost, and which of them are worth it."""
@@ -81,9 +84,9 @@ class Plan:
         return self._prices
 
 
-def can_pay(costs: Sequence[float]) -> bool:
-    """Tell whether nodes that cost so much could bring more than that, were all of them kept.
+def can_pay(costs: Sequence[float], price: float = 0.0) -> bool:
+    """Tell whether nodes that cost so much could bring more than that, were each kept as surely as any is.
 
-    `costs`: as `Plan.costs` tells; empty where nodes are free.
+    `costs`: as `Plan.costs` tells; empty where nodes are free. `price`: of the draft itself, in tokens.
     """
-    return not costs or any(cost < 1 + nodes for nodes, cost in enumerate(costs))
+    return not costs or any(cost + price < 1 + SUREST * nodes for nodes, cost in enumerate(costs))

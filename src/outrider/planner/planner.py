@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from outrider.planner.breaker import Breaker
 from outrider.planner.latency import Latency
 from outrider.planner.plan import Plan
 
@@ -24,11 +25,21 @@ class Planner:
         self._latency = latency
         self._asks = 0
         self._milliseconds = 0.0
+        self._all = Breaker()
 
     @property
     def ask_milliseconds(self) -> float:
-        """Time that one sequence's draft takes to make, lately; 0 before the first."""
+        """Time that one sequence's draft takes to make and to learn from, lately; 0 before the first."""
         return self._milliseconds
+
+    def breaker(self) -> Breaker:
+        """Return the breaker of a new sequence; where the drafts of all fail it begins without credit."""
+        return Breaker(max(self._all.credit, 0.0))
+
+    def note(self, breaker: Breaker, kept: int, price: float) -> None:
+        """Book what a sequence's draft brought and cost, for it and for those that come after."""
+        breaker.note(kept, price)
+        self._all.note(kept, price)
 
     def plan(self, contexts: Sequence[int], reading: int = 0) -> Plan | None:
         """Return the plan of a pass (see `Plan`); None where nodes are free, or nobody drafts."""

@@ -93,7 +93,7 @@ class Drafter(Protocol):
     speculates: bool
     """False for plain decoding, where nothing is drafted, not even what a grammar forces."""
     observes: bool
-    """True when it learns from the target's own rows; `observe` is called only then."""
+    """True when it learns from the target's own rows; `observe` is called only then, and only for drafts."""
 
     def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
         """Return the state of a new sequence whose committed text is `prompt`.
@@ -107,7 +107,10 @@ class Drafter(Protocol):
         ...
 
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
-        """Look at the target's rows for the last draft, where `observes`; what was committed comes next."""
+        """Look at the target's rows for a draft that was asked for, where `observes`.
+
+        What was committed comes next.
+        """
         ...
 
     def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:

@@ -47,11 +47,20 @@ class GuessingDrafter:
         self._guesses.observe(state.known, tree, rows)
 
     def extend(self, state: GuessingState, tokens: Sequence[int], kept: int) -> None:
-        """Tell the guessers what was committed, drafted or not."""
-        grown, node = state.grown, -1 if state.grown else None
+        """Tell the guessers what was committed, and note which of their guesses were right.
+
+        Those that were not made for a draft are made now, where there was one: all of a step's tokens are
+        then observations. Where nobody asked for a draft, nothing is worked out for the record.
+        """
+        grown = state.grown
+        if grown is None:
+            for token in tokens:
+                self._guesses.move(state.known, token)
+            return
+        node: int | None = -1
         for token in tokens:
             made = None
-            if grown is not None and node is not None:
+            if node is not None:
                 if node + 1 < len(grown.guesses):
                     made = grown.guesses[node + 1]
                 node = grown.child(node, token)

@@ -97,6 +97,10 @@ class MixedGuesses:
                 rest, kind = divmod(rest, len(part.priors) + 1)
                 if kind:
                     odds.record(kind - 1, guess.token == token)
+        self.move(state, token)
+
+    def move(self, state: MixedState, token: int) -> None:
+        """Tell the parts a committed token, without a record of guesses."""
         for part, own in zip(self._parts, state.parts, strict=True):
             part.extend(own, token)
 
