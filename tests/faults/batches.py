@@ -73,8 +73,8 @@ FAULTS: list[Fault] = [
     fault(
         "a request whose drafts always fail is drafted for all the same",
         PROPOSE,
-        "sequences[i].breaker.allows() and ",
-        "sequences[i].breaker.allows() is not None and ",
+        "if sequences[index].breaker.allows()}",
+        "if sequences[index].breaker.allows() is not None}",
         test="loop/test_propose.py::test_a_request_whose_drafts_fail_is_asked_ever_more_rarely",
     ),
     fault(

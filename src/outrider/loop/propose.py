@@ -42,9 +42,12 @@ def propose(
     if not drafter.speculates:
         return proposals
     plan = _plan(sequences, ready, planner)
-    asks = _asks(target, drafter, sequences, ready, planner, plan)
+    allowed = {index for index in ready if sequences[index].breaker.allows()}
+    # A constraint may force tokens whether or not the drafter is asked.
+    able = [index for index in ready if index in allowed or sequences[index].processing is not None]
+    asks = _asks(target, drafter, sequences, able, planner, plan)
     prices = {index: _price_of_ask(plan, planner, sequences[index]) for index in asks}
-    asked = [i for i, ask in asks.items() if sequences[i].breaker.allows() and can_pay(ask.costs, prices[i])]
+    asked = [i for i, ask in asks.items() if i in allowed and can_pay(ask.costs, prices[i])]
     trees = drafter.propose([asks[index] for index in asked]) if asked else []
     for index, tree in zip(asked, trees, strict=True):
         assert len(tree) <= asks[index].budget, f"{drafter.name} kept to its budget"
@@ -69,15 +72,15 @@ def _asks(
     target: Target,
     drafter: Drafter,
     sequences: Many[Sequence],
-    ready: Many[int],
+    able: Many[int],
     planner: Planner,
     plan: Plan | None,
 ) -> dict[int, Ask]:
     """Return what each sequence that may draft asks for, by its place in the pass."""
     # Drafts that were drawn are not cut afterwards: what each of them costs goes by all of them together.
-    drawing = sum(_draws(drafter, sequences[index]) for index in ready)
+    drawing = sum(_draws(drafter, sequences[index]) for index in able)
     asks = {}
-    for index in ready:
+    for index in able:
         sequence = sequences[index]
         nodes = min(planner.budget, sequence.room - 1)
         if nodes <= 0:
