@@ -202,8 +202,8 @@ def under_load() -> str:
     text = (
         f"{where['model']['name']}, {where['model']['weights']}, {where['machine']['processor']}, "
         f"{where['machine']['threads']} threads; prompts of {suite['name']}, {tokens} "
-        f"tokens each; medians of {rounds} paired rounds and 95 % intervals. Identical to plain decoding: "
-        f"{same:.0%} at least. Outside of passes: plain, then `{drafters[0]}`."
+        f"tokens each; medians of {rounds} paired rounds and 95 % intervals. Least share of texts that "
+        f"are identical to plain decoding's: {same:.0%}. Outside of passes: plain, then `{drafters[0]}`."
     )
     header = ["clients", "plain tokens/s", *(f"`{name}` / plain" for name in drafters)]
     header += [*(f"`{name}`: steps without drafts" for name in drafters), "outside of passes"]
