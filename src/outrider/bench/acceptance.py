@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from outrider.bench.contestants import BASELINE
-from outrider.bench.result import BENCH_SCHEMA, OVERALL
+from outrider.bench.result import BENCH_SCHEMA, OVERALL, read_json
 from outrider.errors import LoadError, OptionError
 
 
@@ -71,12 +70,7 @@ def counted_in(path: Path, drafter: str) -> Counted:
 
 
 def _bench_row(path: Path, drafter: str) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LoadError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except ValueError as error:
-        raise LoadError(f"{str(path)!r} is no JSON: {error}") from error
+    document = read_json(path)
     schema = document.get("schema") if isinstance(document, Mapping) else None
     if not isinstance(schema, Mapping) or schema.get("name") != BENCH_SCHEMA["name"]:
         raise LoadError(f"{str(path)!r} is no result of outrider bench run; make one with its --out")

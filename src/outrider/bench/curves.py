@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from outrider.bench.result import read_json
 from outrider.errors import LoadError
 from outrider.models.base import Target
 from outrider.planner.latency import Latency
@@ -50,12 +50,7 @@ def read_latency(path: Path) -> Latency:
 
     LoadError where there is none, or where it is no rising curve from one row up.
     """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LoadError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except ValueError as error:
-        raise LoadError(f"{str(path)!r} is no JSON: {error}") from error
+    found = read_json(path)
     kept = found.get("latency", found) if isinstance(found, Mapping) else None
     try:
         assert isinstance(kept, Mapping)

@@ -150,7 +150,7 @@ def run_loads(
         task = bar.add_task("", total=repeats * len(loads) * len(contestants))
         for round_ in range(repeats):
             for place, load in enumerate(loads):
-                listed = _listed(prompts, load, count)
+                listed = tuple(load.listed(prompts, count))
                 runs: dict[str, Run] = {}
                 for contestant in turned(contestants, round_ + place):
                     bar.update(task, description=f"{words(load)} · {contestant.name}")
@@ -168,8 +168,3 @@ def run_loads(
 def words(load: Load) -> str:
     """Return a load in words: "4 clients", "2.5 requests/s"."""
     return counted(load.clients, "client") if load.clients is not None else f"{load.rate:g} requests/s"
-
-
-def _listed(prompts: Sequence[EncodedPrompt], load: Load, count: int | None) -> tuple[EncodedPrompt, ...]:
-    wanted = max(len(prompts), 2 * (load.clients or 0)) if count is None else count
-    return tuple(prompts[index % len(prompts)] for index in range(wanted))

@@ -134,3 +134,13 @@ def write_document(document: dict[str, Any], path: Path) -> None:
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise LoadError(f"cannot write {str(path)!r}: {error.strerror}; choose another --out") from error
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file holds; LoadError where it cannot be read or is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LoadError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except ValueError as error:
+        raise LoadError(f"{str(path)!r} is no JSON: {error}") from error

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from outrider.bench.traffic import Counts
 from outrider.engine.request import Request
 from outrider.engine.scheduler import Limits, share_rows
 from outrider.planner.breaker import Breaker
@@ -93,20 +94,11 @@ class Served:
 
 
 @dataclass(slots=True)
-class Simulated:
+class Simulated(Counts):
     """All requests of a run in the order of their arrival, and what its steps did."""
 
     served: list[Served] = field(default_factory=list)
     milliseconds: float = 0.0
-    steps: int = 0
-    emitting: int = 0
-    """Steps that emitted tokens; the others only read prompts."""
-    undrafted: int = 0
-    """Steps among them in which nothing was drafted."""
-    rows: int = 0
-    """Sequences that emitted tokens, summed over steps."""
-    nodes: int = 0
-    tokens: int = 0
 
 
 def simulate(
@@ -158,16 +150,13 @@ def _step(
         if request.pending > given[request.number]:
             request.cached += given[request.number]
             request.pending -= given[request.number]
+    tokens = 0
     for request, nodes, price in zip(ready, drafted, prices, strict=True):
         kept = 0 if system.drafts is None else _kept(system.drafts.alphas, nodes, chance)
         _emit(request, kept, now + took)
         request.breaker.note(kept, price)
-        run.tokens += 1 + kept
-    run.steps += 1
-    run.emitting += bool(ready)
-    run.undrafted += bool(ready) and not any(drafted)
-    run.rows += len(ready)
-    run.nodes += sum(drafted)
+        tokens += 1 + kept
+    run.add(len(ready), sum(drafted), tokens)
     return took
 
 

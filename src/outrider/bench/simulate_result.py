@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from outrider.bench.contestants import BASELINE
 from outrider.bench.simulate import Job, Simulated, System, simulate
+from outrider.bench.traffic import Load
 from outrider.planner.forecast import Costs, best_length
 
 SIMULATION_SCHEMA = {"name": "outrider.simulate", "version": 1}
@@ -20,28 +21,11 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 PERCENTILES = (50, 90, 99)
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """A load: from `clients` that ask again once they are answered, or at random `rate` times a second."""
-
-    clients: int | None = None
-    rate: float | None = None
-
-    def run(self, system: System, lengths: Sequence[Job], count: int | None, seed: int) -> Simulated:
-        """Simulate `count` requests, jobs taken in turn (None: all of them, at least two for each client)."""
-        wanted = max(len(lengths), 2 * (self.clients or 0)) if count is None else count
-        jobs = [lengths[index % len(lengths)] for index in range(wanted)]
-        if self.rate is None:
-            return simulate(system, jobs, clients=self.clients, seed=seed)
-        gaps = np.random.default_rng(seed).exponential(1000 / self.rate, size=wanted)
-        return simulate(system, jobs, arrivals=[float(at) for at in np.cumsum(gaps)], seed=seed)
-
-
 def simulated_rows(
     drafting: System,
     plain_overhead: float,
     name: str,
-    loads: Sequence[Traffic],
+    loads: Sequence[Load],
     lengths: Sequence[Job],
     *,
     count: int | None = None,
@@ -51,12 +35,20 @@ def simulated_rows(
     plain = replace(drafting, drafts=None, overhead=plain_overhead)
     rows = []
     for load in loads:
-        baseline = load.run(plain, lengths, count, seed)
+        baseline = _run(load, plain, lengths, count, seed)
         for drafter, system in ((BASELINE, plain), (name, drafting)):
-            run = baseline if system is plain else load.run(system, lengths, count, seed)
+            run = baseline if system is plain else _run(load, system, lengths, count, seed)
             ratio = (run.tokens / run.milliseconds) / (baseline.tokens / baseline.milliseconds)
             rows.append({"drafter": drafter, **asdict(load), **_figures(run), "throughput_over_plain": ratio})
     return rows
+
+
+def _run(load: Load, system: System, lengths: Sequence[Job], count: int | None, seed: int) -> Simulated:
+    """Simulate `count` requests, jobs taken in turn (see `Load.listed`)."""
+    jobs = load.listed(lengths, count)
+    arrivals = load.arrivals(len(jobs), seed)
+    moments = None if arrivals is None else [1000 * moment for moment in arrivals]
+    return simulate(system, jobs, clients=load.clients, arrivals=moments, seed=seed)
 
 
 def _figures(run: Simulated) -> dict[str, Any]:

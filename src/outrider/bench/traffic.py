@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from outrider.engine.engine import Engine, Event
 from outrider.engine.request import Request
 from outrider.engine.result import Result
 from outrider.sampling.params import SamplingParams
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class Load:
             return None
         gaps = np.random.default_rng(seed).exponential(1 / self.rate, size=count)
         return [float(moment) for moment in np.cumsum(gaps)]
+
+    def listed(self, items: Sequence[Item], count: int | None) -> list[Item]:
+        """Return what a run asks for: `count` items in turn; with None all, two at least for each client."""
+        wanted = max(len(items), 2 * (self.clients or 0)) if count is None else count
+        return [items[index % len(items)] for index in range(wanted)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +75,8 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Steps:
-    """Counts and seconds over the steps of a run. Only those that emitted tokens could have drafted."""
+class Counts:
+    """What the steps of a run did. Only those that emitted tokens could have drafted."""
 
     steps: int = 0
     emitting: int = 0
@@ -79,6 +87,21 @@ class Steps:
     """Sequences that emitted tokens, summed over steps."""
     nodes: int = 0
     tokens: int = 0
+
+    def add(self, rows: int, nodes: int, tokens: int) -> None:
+        """Add one step: sequences that emitted, nodes they drafted, tokens they emitted."""
+        self.steps += 1
+        self.emitting += rows > 0
+        self.undrafted += rows > 0 and nodes == 0
+        self.rows += rows
+        self.nodes += nodes
+        self.tokens += tokens
+
+
+@dataclass(slots=True)
+class Steps(Counts):
+    """The steps of a run of the engine, with their seconds."""
+
     seconds: float = 0.0
     target_seconds: float = 0.0
     draft_seconds: float = 0.0
@@ -182,12 +205,7 @@ def _count(steps: Steps, live: Iterable[_Open], seconds: float) -> None:
             nodes += record.drafted
             tokens += len(record.committed.tokens)
         open_.steps = len(records)
-    steps.steps += 1
-    steps.emitting += rows > 0
-    steps.undrafted += rows > 0 and nodes == 0
-    steps.rows += rows
-    steps.nodes += nodes
-    steps.tokens += tokens
+    steps.add(rows, nodes, tokens)
     steps.seconds += seconds
     steps.target_seconds += target
     steps.draft_seconds += draft

@@ -12,25 +12,13 @@ from outrider.cli.bench_out import check_out, finish, listed_names
 from outrider.cli.interrupts import INTERRUPTED
 from outrider.errors import OptionError
 
-CLIENTS = "1,2,4,8,16"
-
 
 def load(
     model: options.Model,
     suite: options.SuiteOption = "own",
     limit: options.Limit = None,
-    concurrency: Annotated[
-        str | None,
-        typer.Option(
-            "--concurrency",
-            metavar="N,N,…",
-            help=f"Closed loop: clients that ask again once they are answered ({CLIENTS} without --rate).",
-        ),
-    ] = None,
-    rate: Annotated[
-        str | None,
-        typer.Option("--rate", metavar="R,R,…", help="Open loop: so many requests a second, at random."),
-    ] = None,
+    concurrency: options.Concurrency = None,
+    rate: options.Rate = None,
     drafters: Annotated[
         str,
         typer.Option(
@@ -53,15 +41,7 @@ def load(
     repeats: Annotated[
         int, typer.Option("--repeats", min=1, metavar="N", help="Rounds, each with all loads and drafters.")
     ] = 3,
-    running: Annotated[
-        int | None,
-        typer.Option(
-            "--running",
-            min=1,
-            metavar="N",
-            help="Most requests in one pass (default: the most clients, 16 at least).",
-        ),
-    ] = None,
+    running: options.Running = None,
     rule: options.Rule = "auto",
     guarantee: options.GuaranteeOption = None,
     allow_lossy: options.AllowLossy = False,
@@ -99,7 +79,7 @@ def load(
     options.check_names(drafting, rule, guarantee, allow_lossy)
     settings = options.options_by_drafter(drafter_option, drafting)
     params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
-    clients = CLIENTS if concurrency is None and rate is None else concurrency or ""
+    clients = options.CLIENTS if concurrency is None and rate is None else concurrency or ""
     loads = [Load(clients=int(count)) for count in _numbers("--concurrency", clients, whole=True)]
     loads += [Load(rate=each) for each in _numbers("--rate", rate or "", whole=False)]
     if not loads:

@@ -14,7 +14,7 @@ from outrider.errors import OptionError, PromptError
 
 if TYPE_CHECKING:
     from outrider.bench.simulate import Job
-    from outrider.bench.simulate_result import Traffic
+    from outrider.bench.traffic import Load
     from outrider.drafters import DrafterSpec
     from outrider.models.base import LoadedModel
     from outrider.planner.latency import Latency
@@ -48,18 +48,8 @@ def simulate(
         ),
     ] = None,
     max_tokens: options.MaxTokens = 128,
-    concurrency: Annotated[
-        str | None,
-        typer.Option(
-            "--concurrency",
-            metavar="N,N,…",
-            help="Clients that ask again once they are answered (1,2,4,8,16 without --rate).",
-        ),
-    ] = None,
-    rate: Annotated[
-        str | None,
-        typer.Option("--rate", metavar="R,R,…", help="So many requests a second, at random."),
-    ] = None,
+    concurrency: options.Concurrency = None,
+    rate: options.Rate = None,
     requests: Annotated[
         int | None,
         typer.Option(
@@ -69,15 +59,7 @@ def simulate(
             help="Requests of a run (default: one for each length, at least two for each client).",
         ),
     ] = None,
-    running: Annotated[
-        int | None,
-        typer.Option(
-            "--running",
-            min=1,
-            metavar="N",
-            help="Most requests in one pass (default: the most clients, 16 at least).",
-        ),
-    ] = None,
+    running: options.Running = None,
     budget: options.Budget = None,
     overhead: Annotated[
         float | None,
@@ -222,14 +204,14 @@ def _lengths(
     return found
 
 
-def _loads(concurrency: str | None, rate: str | None) -> list[Traffic]:
-    from outrider.bench.simulate_result import Traffic
+def _loads(concurrency: str | None, rate: str | None) -> list[Load]:
+    from outrider.bench.traffic import Load
     from outrider.cli.bench_out import listed_names
 
-    clients = "1,2,4,8,16" if concurrency is None and rate is None else concurrency
+    clients = options.CLIENTS if concurrency is None and rate is None else concurrency
     counts = [] if clients is None else planning.whole_numbers("--concurrency", clients)
-    return [Traffic(count) for count in sorted(set(counts))] + [
-        Traffic(rate=_rate(word)) for word in listed_names(rate or "")
+    return [Load(clients=count) for count in sorted(set(counts))] + [
+        Load(rate=_rate(word)) for word in listed_names(rate or "")
     ]
 
 

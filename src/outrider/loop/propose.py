@@ -55,9 +55,9 @@ def propose(
     for index, ask in asks.items():
         found[index].tree = cut(begin_with(ask, found[index].tree), ask.processing)
     if plan is not None:
-        drafting = [sequences[index] for index in asks]
-        _share(plan, drafting, [found[index] for index in asks])
-        _price(plan, drafting, [found[index] for index in asks])
+        drafts = [(sequences[index], found[index]) for index in asks]
+        _share(plan, drafts)
+        _price(plan, drafts)
         for index in asked:
             found[index].price += prices[index]
     return proposals
@@ -109,26 +109,26 @@ def _draws(drafter: Drafter, sequence: Sequence) -> bool:
     return drafter.has_law and not sequence.params.greedy and not same_tokens
 
 
-def _share(plan: Plan, sequences: Many[Sequence], proposals: Many[Proposal]) -> None:
+def _share(plan: Plan, drafts: Many[tuple[Sequence, Proposal]]) -> None:
     """Cut the trees to the nodes that the pass holds, where they tell their chances and may be cut."""
     free = [
         proposal
-        for sequence, proposal in zip(sequences, proposals, strict=True)
+        for sequence, proposal in drafts
         if proposal.tree.chances is not None
         and (proposal.tree.laws is None or sequence.rule.guarantee is Guarantee.SAME_TOKENS)
     ]
-    fixed = sum(len(proposal.tree) for proposal in proposals) - sum(len(proposal.tree) for proposal in free)
+    fixed = sum(len(proposal.tree) for _, proposal in drafts) - sum(len(proposal.tree) for proposal in free)
     held = plan.share([proposal.tree.chances or () for proposal in free], fixed)
     for proposal, nodes in zip(free, held, strict=True):
         proposal.tree = proposal.tree.subtree(nodes)
 
 
-def _price(plan: Plan, sequences: Many[Sequence], proposals: Many[Proposal]) -> None:
+def _price(plan: Plan, drafts: Many[tuple[Sequence, Proposal]]) -> None:
     """Tell every sequence its part of what the nodes cost."""
-    nodes = sum(len(proposal.tree) for proposal in proposals)
-    keys = sum(len(p.tree) * s.cache.length for s, p in zip(sequences, proposals, strict=True))
+    nodes = sum(len(proposal.tree) for _, proposal in drafts)
+    keys = sum(len(proposal.tree) * sequence.cache.length for sequence, proposal in drafts)
     each = plan.price(nodes, keys) / nodes if nodes else 0.0
-    for proposal in proposals:
+    for _, proposal in drafts:
         proposal.price = each * len(proposal.tree)
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from outrider.loop.draft.base import Ask, Drafter, Rows
+from outrider.loop.draft.merged import DEFAULT_PARTS
 from outrider.loop.draft.options import no_options
 from outrider.models.base import LoadedModel, Target
 from outrider.registry import DRAFTERS
 from outrider.types import DraftTree
 
-DEFAULT_PARTS = ("suffix", "recycle")
 FIRST = 1.0
 """Tokens that a drafter is taken to bring before it has been asked."""
 SMOOTHING = 0.2

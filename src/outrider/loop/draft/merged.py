@@ -16,6 +16,7 @@ from outrider.models.base import LoadedModel, Target
 from outrider.registry import DRAFTERS
 
 DEFAULT_PARTS = ("suffix", "recycle")
+"""The drafters that need nothing but the text and the target's rows."""
 
 
 @dataclass(frozen=True)
