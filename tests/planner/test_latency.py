@@ -88,7 +88,7 @@ def kept(place: Path) -> Path:
 def test_a_curve_is_measured_once_and_kept_for_the_next_run(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measured, "_one_row", lambda target: 1e9)  # the machine is no quieter than before
+    monkeypatch.setattr(measured, "_is_quieter", lambda *_: False)  # no quieter than before
     first = MeasuredLatency(ToyTarget(8), {"model": "toy"}, place)
     assert first.get() is first.get()
     target = Counted(8)
@@ -105,6 +105,30 @@ def test_a_curve_from_a_busy_moment_is_measured_again(place: Path) -> None:
     kept(place).write_text(json.dumps(asdict(slow)))
     assert MeasuredLatency(ToyTarget(8), {}, place).get().at(1) < 1e6
     assert json.loads(kept(place).read_text())["milliseconds"][0] < 1e6
+
+
+def test_a_curve_whose_longer_passes_were_disturbed_is_measured_again(place: Path) -> None:
+    MeasuredLatency(ToyTarget(8), {}, place).get()
+    kept(place).write_text(json.dumps(asdict(Latency((1, 8), (1e-9, 1e6)))))
+    assert MeasuredLatency(ToyTarget(8), {}, place).get().at(8) < 1e6
+
+
+@pytest.mark.parametrize(("seconds", "furthest"), [(3.0, 1024), (0.6, 300), (0.01, 256)])
+def test_a_slow_target_is_not_read_far_into_for_the_cost_of_looking_back(
+    seconds: float, furthest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(ToyTarget):
+        furthest = 0
+
+        def forward(self, batch, caches):  # type: ignore[no-untyped-def]
+            self.furthest = max(self.furthest, caches[0].length)
+            time.sleep(0.002 * len(batch.tokens) if len(batch.tokens) == 64 else 0)
+            return super().forward(batch, caches)
+
+    monkeypatch.setattr(measured, "FAR_SECONDS", seconds)
+    slow = Slow(8, context_limit=4096)
+    measure_latency(slow)
+    assert furthest - 30 <= slow.furthest <= furthest
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from outrider.sampling import checks
 
 FEWEST_ROWS = 8
 """A reader that does not finish gets at least one part in this many of a pass's rows, if it came first."""
+SLOWED = 4
+"""Where others finish in this pass, those that don't get at most one row for so many of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ def share_rows(readers: Sequence[Request], rows: int) -> dict[int, int]:
     """Return how many rows each reader gets in this pass, by the request's number.
 
     `rows` is what all of them get together. The most urgent come first, and
-    among equals those with the least left to read: what a short prompt waits for is not a long one. Those
-    that finish in this pass share it half and half with the one that doesn't, so that its rows don't keep
-    them waiting for more than their own take; and the one that came first always gets some.
+    among equals those with the least left to read: what a short prompt waits for is not a long one. Where
+    some finish in this pass, the others get few rows of it (`SLOWED`), so that they don't keep those waiting;
+    but the one that came first always gets some.
     """
     if not readers:
         return {}
@@ -84,7 +86,12 @@ def share_rows(readers: Sequence[Request], rows: int) -> dict[int, int]:
             finishing += pending[number]
             left -= wanted
         else:
-            more = min(wanted, left)
-            given[number] += more if finishing == 0 else max(0, min(more, finishing - given[number]))
+            given[number] += min(wanted, left)
             break
+    if finishing:
+        slowed = max(1, finishing // SLOWED)
+        for number in (request.number for request in sorted(readers, key=urgency)):
+            if given[number] < pending[number]:
+                given[number] = min(given[number], slowed)
+                slowed -= given[number]
     return given

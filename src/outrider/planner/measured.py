@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,20 +18,25 @@ from outrider.planner.probe import TargetProbe
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 CONTEXT = 64
 FAR_CONTEXT, FAR_ROWS = 1024, 8
-"""Where the cost of looking far back is measured."""
+"""Where the cost of looking far back is measured, unless reading so much takes long."""
+NEAREST_FAR_CONTEXT = 256
+FAR_SECONDS = 3.0
+"""Most seconds for reading up to there, where that is more than the nearest."""
 SECONDS = 1.5
 """Time spent on measuring, unless `FEWEST_ROUNDS` take longer."""
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
+CHECKED = (1, 8)
+"""Counts of rows that are timed again when a curve was kept."""
 BUSY = 0.8
-"""A kept curve was measured on a busy machine where one row now takes less than this share of its time."""
-_VERSION = 2
+"""A kept curve was measured on a busy machine where one of these takes less than this share of its time."""
+_VERSION = 3
 
 
 def measure_latency(target: Target) -> Latency:
     """Time passes of 1 to 64 rows on top of up to 64 cached tokens, and a few on top of 1024.
 
-    The counts take turns, and the median of each stands: a machine shared with others now and then runs one
-    pass much faster or slower than the rest, and costs are ratios of what is usual.
+    The counts take turns, and what a third of the times of each don't exceed stands: a machine shared with
+    others slows many passes down, and now and then runs one much faster than the rest.
     """
     probe = TargetProbe(target)
     rows = [count for count in ROWS if count <= target.context_limit] or [1]
@@ -46,34 +50,46 @@ def measure_latency(target: Target) -> Latency:
         if rounds >= FEWEST_ROUNDS and time.perf_counter() - started > SECONDS:
             break
         times[count].append(1000 * probe.time(count))
-    medians = {count: statistics.median(found) for count, found in times.items()}
-    if len(medians) == 1:  # a context of one token leaves nothing to draft
-        medians[2] = medians[1]
-    return Latency.of(medians.items(), _per_key(target, medians))
+    usual = {count: _usual(found) for count, found in times.items()}
+    if len(usual) == 1:  # a context of one token leaves nothing to draft
+        usual[2] = usual[1]
+    return Latency.of(usual.items(), _per_key(target, usual))
 
 
 def _per_key(target: Target, near: Mapping[int, float]) -> float:
     """Return the milliseconds that one more cached token costs a row; 0 where the context is short."""
     if target.context_limit < FAR_CONTEXT + FAR_ROWS:
         return 0.0
+    most = max(near)
+    affordable = int(most * 1000 * FAR_SECONDS / near[most])
+    context = min(FAR_CONTEXT, max(NEAREST_FAR_CONTEXT, affordable))
     probe = TargetProbe(target)
-    probe.fill(FAR_CONTEXT)
-    far = 1000 * statistics.median(probe.time(FAR_ROWS) for _ in range(2 + FEWEST_ROUNDS))
-    return (far - near[FAR_ROWS]) / (FAR_ROWS * (FAR_CONTEXT - CONTEXT))
+    probe.fill(context)
+    far = 1000 * _usual([probe.time(FAR_ROWS) for _ in range(2 + FEWEST_ROUNDS)])
+    return (far - near[FAR_ROWS]) / (FAR_ROWS * (context - CONTEXT))
 
 
-def _one_row(target: Target) -> float:
-    """Return the milliseconds of a few passes over one row, the median."""
+def _usual(times: Sequence[float]) -> float:
+    """Return what a third of the times don't exceed."""
+    return sorted(times)[(len(times) - 1) // 3]
+
+
+def _is_quieter(target: Target, kept: Latency) -> bool:
+    """Tell whether passes are now much faster than when a curve was measured."""
     probe = TargetProbe(target)
-    probe.fill(min(CONTEXT, target.context_limit - 1))
-    return 1000 * statistics.median(probe.time(1) for _ in range(2 + FEWEST_ROUNDS))
+    rows = [count for count in CHECKED if count in kept.rows]
+    probe.fill(max(0, min(CONTEXT, target.context_limit - max(rows))))
+    return any(
+        1000 * _usual([probe.time(count) for _ in range(2 + FEWEST_ROUNDS)]) < BUSY * kept.at(count)
+        for count in rows
+    )
 
 
 class MeasuredLatency:
     """The latency curve of one target, measured once and kept in a directory for the next run.
 
     `subject` is whatever the time depends on (model, kernel, threads, machine); `directory` None keeps
-    nothing. A kept curve stands unless one row has become much faster since: what else ran while it was
+    nothing. A kept curve stands unless passes have become much faster since: what else ran while it was
     measured bends a curve, so the one of the quietest moment is the right one.
     """
 
@@ -89,7 +105,7 @@ class MeasuredLatency:
         """Return the curve."""
         if self._latency is None:
             kept = _read(self._path)
-            if kept is None or _one_row(self._target) < BUSY * kept.milliseconds[0]:
+            if kept is None or _is_quieter(self._target, kept):
                 kept = measure_latency(self._target)
                 if self._path is not None:
                     _write(self._path, kept)
