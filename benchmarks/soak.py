@@ -123,9 +123,9 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._drafter, name)
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
+    def open(self, prompt: Sequence[int], tenant: str = "", *caches: Any) -> Any:
         self.opened += 1
-        return self._drafter.open(prompt, tenant)
+        return self._drafter.open(prompt, tenant, *caches)
 
     def close(self, state: Any) -> None:
         self.closed += 1

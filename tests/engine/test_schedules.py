@@ -38,9 +38,9 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._drafter, name)
 
-    def open(self, prompt: Any, tenant: str = "") -> Any:
+    def open(self, prompt: Any, tenant: str = "", *caches: Any) -> Any:
         self.open_now += 1
-        return self._drafter.open(prompt, tenant)
+        return self._drafter.open(prompt, tenant, *caches)
 
     def close(self, state: Any) -> None:
         self.open_now -= 1

@@ -30,9 +30,6 @@ SHARED = [(5 * i + i // 3) % 97 for i in range(70)]
 PROMPTS = [[3, 1, 4], SHARED, [*SHARED, 1, 2, 3], [9]]
 NATIVE = pytest.param("native", marks=pytest.mark.skipif(bool(why_missing()), reason="not built"))
 PASSES = ["pytorch", NATIVE]
-    "pytorch",
-    pytest.param("native", marks=pytest.mark.skipif(bool(why_missing()), reason="not built")),
-]
 
 
 @cache
