@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from outrider.cache.base import CacheKind
 from outrider.loop.draft.base import Ask
 from outrider.loop.draft.none import NoDrafter
 from outrider.loop.verify.pack import Part, pack
+from outrider.models.base import NORMED
 from outrider.types import DraftTree
 
 
@@ -83,6 +85,72 @@ class Recording(NoDrafter):
     def extend(self, state: Recorded, tokens: Sequence[int], kept: int) -> None:
         state.tokens += tokens
         assert not self.features or state.end == len(state.tokens) - 1, "all but the last were fed before"
+
+
+class StatePage:
+    """Hidden states of 64 tokens."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.states = states
+        self.nbytes = states.nbytes
+
+
+class StateCache:
+    """Keeps hidden states `[C, n, D]` as a head keeps keys and values: implements `Cache`."""
+
+    can_rewind = True
+    page_slots = 64
+    copies_pages = True
+
+    def __init__(self, pages: Sequence[StatePage] = ()) -> None:
+        self.states = torch.cat([torch.zeros(3, 0, 48), *(page.states for page in pages)], dim=1)
+
+    @property
+    def length(self) -> int:
+        return self.states.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        return self.states.nbytes
+
+    def bytes_with(self, rows: int) -> int:
+        return 3 * 48 * 4 * (self.length + rows)
+
+    def pages(self, count: int) -> list[StatePage]:
+        assert 64 * count <= self.length
+        return [StatePage(self.states[:, 64 * n : 64 * (n + 1)].clone()) for n in range(count)]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        assert not rows
+
+    def truncate(self, length: int) -> None:
+        self.states = self.states[:, :length].clone()
+
+
+class Keeping(Recording):
+    """Keeps every state that it is fed in a cache of its own."""
+
+    features = (2, NORMED, 0)
+
+    def __init__(self, texts: Sequence[Sequence[int]]) -> None:
+        super().__init__(self.features, texts)
+        self.caches = (CacheKind(StateCache, 10**6),)
+        self.begun: list[int] = []
+
+    def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Any] = ()) -> Any:
+        recorded = super().open(prompt)
+        recorded.cache, recorded.at = caches[0], caches[0].length
+        self.begun.append(caches[0].length)
+        return recorded
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        super().feed(state, start, tokens, hidden)
+        assert start == state.cache.length
+        state.cache.states = torch.cat([state.cache.states, hidden], dim=1)
+        state.whole = state.cache.states
+
+    def close(self, state: Recorded) -> None:
+        state.cache.truncate(0)  # type: ignore[attr-defined]
 
 
 def states_of(model: Any, text: Sequence[int], features: tuple[int, ...]) -> Tensor:

@@ -105,7 +105,7 @@ void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const O
 
 void Decoder::head(const float* hidden, int rows, int threads, float* logits) {
     std::lock_guard<std::mutex> lock(mutex_);
-    model_.check_complete();
+    if (!model_.head) throw std::invalid_argument("the model lacks its top");
     check_threads(threads);
     if (rows == 0) return;
     gather_team(threads);

@@ -30,6 +30,7 @@ public:
     void run(const Batch& batch, const std::vector<Cache*>& caches, const Options& options, int threads,
              float* logits, float* hidden);
     // Writes logits [rows][vocab] of hidden states [rows][hidden] after the final norm: the head alone.
+    // std::invalid_argument where there is none yet.
     void head(const float* hidden, int rows, int threads, float* logits);
     // How many threads the last pass ran on: fewer than it was given where they only waited for each other.
     int threads() const { return threads_; }
