@@ -134,7 +134,7 @@ class Keeping(Recording):
 
     def __init__(self, texts: Sequence[Sequence[int]]) -> None:
         super().__init__(self.features, texts)
-        self.caches = (CacheKind(StateCache, 10**6),)
+        self.caches = (CacheKind(StateCache, 10**6, of_states=True),)
         self.begun: list[int] = []
 
     def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Any] = ()) -> Any:

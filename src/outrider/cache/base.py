@@ -64,6 +64,10 @@ class CacheKind:
     """Makes an empty one, or one that begins with pages of others of this kind, as `Target.new_cache`."""
     limit: int
     """Most tokens of a text that one comes to hold."""
+    of_states: bool = False
+    """True where it is filled from the target's hidden states: what it lacks can only be had while the target
+    reads, so a text begins with no more of a prefix than both have. The last entry may then depend on the
+    token after it, too."""
     mark: object = field(default_factory=object)
     """Tells stored pages of this kind from all others; it outlives the drafter while there are such."""
 

@@ -13,13 +13,9 @@ from outrider.models.base import Target
 class Holdings:
     """Gives requests their caches, stores what these hold, and tells their bytes."""
 
-    def __init__(self, target: Target, kinds: Sequence[CacheKind], *, together: bool) -> None:
-        """`kinds`: the caches that the drafter keeps.
-
-        `together`: it needs the target's hidden states for whatever its own caches lack, so a text begins
-        with no more of a prefix than all caches have stored.
-        """
-        self._target, self._kinds, self._together = target, kinds, together and bool(kinds)
+    def __init__(self, target: Target, kinds: Sequence[CacheKind]) -> None:
+        """`kinds`: the caches that the drafter keeps."""
+        self._target, self._kinds = target, kinds
 
     def begin(self, request: Request, prefixes: PrefixStore | None) -> list[Cache]:
         """Give a request caches that begin with what is stored of its text; return the drafter's."""
@@ -32,15 +28,17 @@ class Holdings:
             if draft.cache.page_slots:
                 draft.lease = prefixes.lease(text, draft.kind.mark, draft.cache.page_slots)
         request.lease = prefixes.lease(text)
-        if self._together:
-            _level(request, prefixes)
+        followers = [draft for draft in request.drafts if draft.kind.of_states]
+        if followers:
+            _level([request.lease, *(draft.lease for draft in followers)], prefixes)
         if request.lease.nodes:
             sequence.cache = self._target.new_cache(request.lease.pages)
         for draft in request.drafts:
             if draft.lease is not None and draft.lease.nodes:
                 draft.cache = draft.kind.make(draft.lease.pages)
-        if self._together and request.lease.nodes:
-            _step_back(request)
+        if followers and request.lease.nodes:
+            target = (sequence.cache, request.lease)
+            _step_back(request, [target, *((draft.cache, draft.lease) for draft in followers)])
         return [draft.cache for draft in request.drafts]
 
     def bytes_for(self, request: Request, guesses: int) -> int:
@@ -98,9 +96,8 @@ def growth(request: Request, guesses: int) -> int:
     return grown
 
 
-def _level(request: Request, prefixes: PrefixStore) -> None:
+def _level(leases: Sequence[Lease | None], prefixes: PrefixStore) -> None:
     """Have all leases hold equally many tokens, none where pages differ in size."""
-    leases = [lease for _, lease in held(request)]
     alike = len({None if lease is None else lease.slots for lease in leases}) == 1
     least = min(0 if lease is None or not alike else len(lease.nodes) for lease in leases)
     for lease in leases:
@@ -108,12 +105,12 @@ def _level(request: Request, prefixes: PrefixStore) -> None:
             prefixes.release(lease, keep=least)
 
 
-def _step_back(request: Request) -> None:
+def _step_back(request: Request, caches: Sequence[tuple[Cache, Lease | None]]) -> None:
     """Have the last token of the prefix run again: what a drafter makes of it takes its hidden states.
 
     A cache that shares the last page copies it then.
     """
-    for cache, lease in held(request):
+    for cache, lease in caches:
         assert lease is not None
         cache.truncate(lease.tokens - 1)
         if not cache.copies_pages:

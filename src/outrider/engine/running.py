@@ -24,7 +24,7 @@ class Running:
         self, target: Target, drafter: Drafter, limits: Limits, prefixes: PrefixStore | None
     ) -> None:
         self._drafter, self._limits, self._prefixes = drafter, limits, prefixes
-        self._holdings = Holdings(target, drafter.caches, together=bool(drafter.features))
+        self._holdings = Holdings(target, drafter.caches)
         self.requests: list[Request] = []
         self.seconds_a_request: float | None = None
         """Mean time from one end of a request to the next one, lately; None until one has ended."""

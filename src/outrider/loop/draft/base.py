@@ -110,16 +110,15 @@ class Drafter(Protocol):
     """The caches that it keeps for every sequence; () where it keeps none.
 
     They count as the target's own do, and their pages are stored for texts that begin alike. So a cache holds
-    the committed text as far as `extend` has told of it, and maybe guesses behind that. Where there are
-    `features`, its last entry may depend on the token after it, too.
+    the committed text as far as `extend` has told of it, and maybe guesses behind that.
     """
 
     def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`.
 
         What is learned across sequences is kept apart by `tenant`. `caches`: one of each kind in
-        `Drafter.caches`, left out where that is (). They may hold the beginning of the prompt already; where
-        there are `features`, all equally much of it, and the first that are fed come right behind.
+        `Drafter.caches`, left out where that is (). They may hold the beginning of the prompt already; those
+        made of the target's states (`CacheKind.of_states`) all as much of it, and `feed` begins right behind.
         """
         ...
 
