@@ -8,7 +8,7 @@ from typing import Any
 
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Drafter, DrafterClass, MergingClass
-from outrider.models.base import LoadedModel, Target
+from outrider.models.base import LoadedModel
 from outrider.registry import DRAFTERS
 
 
@@ -79,7 +79,7 @@ def build_drafter(
     parsed = parse_drafter(spec)
     check_drafter_options(options)
     model = draft_model(parsed, target, weights=weights, device=device)
-    return assemble(parsed, target.target, model, options or {})
+    return assemble(parsed, target, model, options or {})
 
 
 def draft_model(
@@ -110,14 +110,15 @@ def check_drafter_options(options: Any) -> None:
 
 
 def assemble(
-    spec: DrafterSpec, target: Target, model: LoadedModel | None, options: Mapping[str, Any]
+    spec: DrafterSpec, target: LoadedModel, model: LoadedModel | None, options: Mapping[str, Any]
 ) -> Drafter:
     """Make the drafter of a parsed name, its model already loaded; unknown options are an OptionError."""
     if spec.parts:
         merging: MergingClass = DRAFTERS.load(spec.name)
-        return merging.merge(target, model, spec.parts, dict(options))
+        return merging.merge(target.target, model, spec.parts, dict(options))
     kind: DrafterClass = DRAFTERS.load(spec.name)
-    return kind.build(target, model, dict(options))
+    own = target if getattr(kind, "drafts_with_target", False) else model
+    return kind.build(target.target, own, dict(options))
 
 
 def _can_share(name: str) -> bool:

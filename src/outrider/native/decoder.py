@@ -73,6 +73,11 @@ class NativeDecoder:
         head = matrices.get(HEAD, embedding)
         self.weight_bytes = sum(m.nbytes for name, m in matrices.items() if name != EMBEDDING or m is head)
         """Bytes of the matrices that every pass reads: those of the layers and the head."""
+        self.layer_bytes = [
+            sum(m.nbytes for name, m in matrices.items() if name.startswith(f"model.layers.{index}."))
+            for index in range(config.layers)
+        ]
+        """Of these, the bytes of each layer."""
         self._core.set_top(embedding, packer.vector("model.norm.weight"), head)
         self._positions = 0
         self._running = threading.Lock()
@@ -107,7 +112,8 @@ class NativeDecoder:
     ) -> PassOutput:
         """Run one pass through `layers` (in this order; None: all) and keep the states after `captured`.
 
-        A layer that is left out writes no keys and values, so a cache belongs to one choice of layers.
+        A layer that is left out writes no keys and values: the rows of such a pass must be forgotten before
+        a pass through more layers reads the cache.
         """
         own = [cache.core for cache in caches if isinstance(cache, NativeCache)]
         if len(own) != len(caches):

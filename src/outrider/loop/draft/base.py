@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from outrider.cache.base import Cache
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.draws import Draws
 from outrider.sampling.params import SamplingParams
@@ -39,6 +40,7 @@ class Ask:
     wants_laws: bool = True
     costs: Sequence[float] = ()
     forced: Sequence[int] = ()
+    cache: Cache | None = None
 
 
 class Rows(Protocol):
@@ -62,7 +64,11 @@ class DrafterClass(Protocol):
     """True when the text after the colon of `name:…` names a model to draft with."""
 
     def build(self, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
-        """Make a drafter for this target; unknown options are an OptionError."""
+        """Make a drafter for this target; unknown options are an OptionError.
+
+        `model` is the one that was named, or the target with its tokenizer for a class that has
+        `drafts_with_target` set, else None.
+        """
         ...
 
 
