@@ -132,8 +132,7 @@ LAW_CASES = [
     *((drafter, "choice", 4) for drafter in ("suffix", "lm, tree 3,2,1", "lm, width 3", "merged with lm")),
     *((drafter, "grammar", 4) for drafter in ("suffix", "lm, tree 3,2,1", "merged with lm", "auto with lm")),
     *((drafter, "regex with an end", 4) for drafter in ("lm, tree 3,2,1", "lm, width 3")),
-    *(("layerskip", sampling, 3) for sampling in ("all filters", "repetition penalty", "everything")),
-    *(("layerskip", sampling, 4) for sampling in ("choice", "grammar", "regex with an end")),
+    *(("layerskip", sampling, 4) for sampling in ("all filters", "repetition penalty", "choice", "grammar")),
     *((drafter, "sampled", 3) for drafter in ALL_DRAFTERS if drafter != "lm"),
     *(("suffix", sampling, 3) for sampling in ("penalties and filters", "own function", "everything")),
 ]

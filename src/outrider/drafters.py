@@ -101,6 +101,15 @@ def draft_model(
     return model
 
 
+def check_timed_alone(spec: DrafterSpec) -> None:
+    """Refuse, for a forecast, a drafter whose passes are parts of the target's and are not timed."""
+    if getattr(DRAFTERS.load(spec.name), "drafts_with_target", False):
+        raise OptionError(
+            f"what passes of {spec.name!r} cost depends on the layers left out, which is not forecast; "
+            "measure it with outrider bench"
+        )
+
+
 def check_drafter_options(options: Any) -> None:
     """Refuse what does not hold options by name; the drafter itself reads them."""
     if options is not None and not isinstance(options, Mapping):

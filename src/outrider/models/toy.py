@@ -62,6 +62,7 @@ class ToyCache:
         """Return the first `count` pages; committed tokens must fill them."""
         ends = range(self.page_slots, (count + 1) * self.page_slots, self.page_slots)
         assert count * self.page_slots <= len(self.tokens)
+        assert self.whole is None or count * self.page_slots <= self.whole, "pages are of whole passes"
         return [ToyPage(tuple(self.tokens[end - self.page_slots : end])) for end in ends]
 
     def keep(self, rows: Sequence[int]) -> None:

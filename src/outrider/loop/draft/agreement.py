@@ -59,7 +59,11 @@ class Agreement:
         self._expected = torch.tensor(expected)
 
     def rate(self, skipped: Sequence[int]) -> float:
-        """Return the share of guesses that are right without these layers, in one pass."""
+        """Return the share of guesses that are right without these layers, in one pass; 0 where the context
+        is too short for any.
+        """
+        if not self._caches:
+            return 0.0
         kept = [layer for layer in range(len(self._target.layer_bytes)) if layer not in skipped]
         logits = self._target.run(self._batch, self._caches, layers=kept).logits
         for cache in self._caches:

@@ -22,9 +22,7 @@ from outrider.models.base import LayeredTarget, LoadedModel, Target
 from outrider.types import DraftTree
 
 PASSES = 120
-FEW = 8
-"""Most tokens that a cache may lack for a draft; a partial pass over more would cost more than it brings."""
-MEASURED_WEIGHT = 192.0
+MEASURED_WEIGHT = 50.0
 """How many guesses of requests the measured rate of a set counts for, where sets may change."""
 
 
@@ -79,8 +77,8 @@ class LayerSkipDrafter:
     What is drafted, and when a draft ends, is as with a separate model (`ModelDrafter`, `ModelTreeDrafter`):
     laws under the request's own options, chances corrected by what came true. For the committed text the
     remaining layers read what whole passes wrote. Drafted rows are put behind it and are forgotten before the
-    verifying pass. Nothing is drafted beside a longer piece of a prompt, which a partial pass would have to
-    read first.
+    verifying pass. Nothing is drafted while more than the last committed token is still to be read: a partial
+    pass over a prompt would cost more than it brings, and every row of committed text is a whole pass's.
     """
 
     name = "layerskip"
@@ -139,7 +137,7 @@ class LayerSkipDrafter:
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a chain or tree for each ask, one partial pass a level for all that leave out the same."""
         trees = [DraftTree()] * len(asks)
-        read = [i for i, ask in enumerate(asks) if len(ask.tokens) - _cache(ask).length <= FEW]
+        read = [i for i, ask in enumerate(asks) if _cache(ask).length == len(ask.tokens) - 1]
         for number in sorted({asks[i].state.set for i in read}):
             chosen = [i for i in read if asks[i].state.set == number]
             for index, tree in zip(chosen, self._draft(number, [asks[i] for i in chosen]), strict=True):
