@@ -19,7 +19,8 @@ from outrider.loop.draft.base import Drafter
 from outrider.models.toy import ToyCache, ToyTarget
 from outrider.sampling.params import SamplingParams
 
-PROMPT = [4, 5, 4, 5, 4]
+PROMPT = [5, 4, 5, 4, 5, 4, 5]
+"""With the first token, two pages of a toy: the next draft begins in the last slot of a page."""
 SOURCE = str(Path(outrider.__file__).parent)
 
 
