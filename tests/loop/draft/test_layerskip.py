@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conftest import VOCAB, plain_tokens, run, toy_model
+from outrider.bench.audit import loop_checks
 from outrider.errors import CapabilityError, OptionError
 from outrider.loop.draft.base import Ask
 from outrider.loop.draft.layerskip import LayerSkipDrafter, parse_layers
@@ -100,6 +101,17 @@ def test_a_target_that_cannot_leave_layers_out_is_refused() -> None:
     whole: Any = SimpleNamespace(vocab_size=VOCAB, context_limit=64, can_branch=False)
     with pytest.raises(CapabilityError, match="lean decoder"):
         LayerSkipDrafter.build(whole, None, {"skip": "1"})
+
+
+@pytest.mark.parametrize("options", [{"skip": "8-14,20"}, {"adapt": True, "tree": "2,1"}])
+def test_an_audit_enumerates_the_loop_on_small_models_with_layers_of_their_own(
+    options: dict[str, Any],
+) -> None:
+    params = SamplingParams(temperature=1.0)
+    checks = list(loop_checks("layerskip", "recursive", None, params, options=options, worlds=1))
+    assert [check.detail for check in checks if not check.passed] == []
+    assert checks
+    assert not any(", 0 nodes drafted" in check.detail for check in checks)
 
 
 SETS = (Skips((1,), 0.9, 0.8), Skips((0, 1), 0.9, 0.5))

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import torch
 
+from outrider.cache.prefix import PrefixStore
 from outrider.engine.engine import Engine
-from outrider.loop.draft.base import Ask
+from outrider.loop.draft.base import Ask, Drafter
 from outrider.loop.draft.held import Branches, Held, TreeReader
 from outrider.loop.draft.layerskip import LayerSkipDrafter
 from outrider.loop.draft.lm import ModelDrafter
+from outrider.loop.draft.none import NoDrafter
 from outrider.loop.draft.partial import PartialModel
 from outrider.loop.verify.pack import Part, pack
 from outrider.models.base import LoadedModel
@@ -25,6 +27,7 @@ from tiny import RandomSource, tiny_config
 CONFIG = tiny_config(layers=4, window=13)
 TEXT = [(7 * i + i // 5) % CONFIG.vocab_size for i in range(150)]
 GREEDY = SamplingParams()
+BUDGET = 9
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def free(drafter: LayerSkipDrafter) -> LayerSkipDrafter:
 def drafted(model: Any, cache: Any, options: dict[str, Any], text: list[int] = TEXT) -> DraftTree:
     """Draft after `text`, of which the cache holds all but the last token."""
     drafter = free(LayerSkipDrafter.build(model, None, options))
-    asked = Ask(drafter.open(text), text, 9, True, GREEDY, SharedDraws(1, 0, len(text)), cache=cache)
+    asked = Ask(drafter.open(text), text, BUDGET, True, GREEDY, SharedDraws(1, 0, len(text)), cache=cache)
     [tree] = drafter.propose([asked])
     return tree
 
@@ -70,9 +73,11 @@ def test_a_draft_leaves_the_cache_and_those_that_share_its_pages_as_they_were(
     sharing.truncate(70)
     untouched = model.new_cache()
     run(model, untouched, TEXT[:70])
+    told = sharing.bytes_with(1 + BUDGET)
     tree = drafted(model, sharing, options, TEXT[:71])
     assert len(tree) > 1
     assert sharing.length == 70
+    assert sharing.nbytes <= told
     checked = DraftTree((3, 5, 8, 9), (-1, 0, 0, -1))
     assert torch.equal(run(model, sharing, [11], checked), run(model, untouched, [11], checked))
     again = model.new_cache()
@@ -126,6 +131,27 @@ def test_a_target_that_leaves_nothing_out_keeps_every_guess_for_500_tokens(
         assert len(request.result.token_ids) == 500
         assert made.accepted == made.drafted
         assert made.passes == 1 + -(-499 // (budget + 1))  # the pass that ends a prompt has no draft
+
+
+def test_texts_that_begin_alike_share_pages_and_drafts_never_show_in_them(model: Any) -> None:
+    """Each text is that of plain decoding without a store, whatever was drafted on the pages before."""
+    loaded = LoadedModel("tiny", model, ToyTokenizer(CONFIG.vocab_size))
+    prompts = [TEXT[:140], [*TEXT[:128], 5], [*TEXT[:128], 6, 7], TEXT[:140]]
+    params = SamplingParams(temperature=1.0, seed=4, max_tokens=40)
+
+    def texts(drafter: Drafter, prefixes: PrefixStore | None) -> list[tuple[int, ...]]:
+        found = []
+        for _ in range(2):
+            engine = Engine(loaded, drafter, drafter_name=drafter.name, prefixes=prefixes)
+            requests = [engine.submit(prompt, params) for prompt in prompts]
+            while engine.busy:
+                engine.step()
+            found += [request.result.token_ids for request in requests if request.result is not None]
+        return found
+
+    slots = model.new_cache().page_slots
+    drafter = free(LayerSkipDrafter.build(model, loaded, {"skip": "1-2", "width": 3}))
+    assert texts(drafter, PrefixStore(slots, 1 << 24)) == texts(NoDrafter(), None)
 
 
 def test_a_trunk_that_an_interrupt_kept_out_of_the_cache_is_read_again() -> None:
