@@ -11,7 +11,8 @@ from conftest import VOCAB, plain_tokens, run, toy_model
 from outrider.bench.audit import loop_checks
 from outrider.errors import CapabilityError, OptionError
 from outrider.loop.draft.base import Ask
-from outrider.loop.draft.layerskip import LayerSkipDrafter, parse_layers
+from outrider.loop.draft.layerskip import LayerSkipDrafter
+from outrider.loop.draft.skip_options import parse_layers
 from outrider.loop.draft.skip_search import Skips
 from outrider.models.base import Batch
 from outrider.models.toy import ToyTarget
