@@ -20,7 +20,11 @@ from outrider.types import Guarantee
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "lm, width 3": ("lm", {"width": 3}),
     "lm, tree 3,2,1": ("lm", {"tree": "3,2,1"}),
+    "layerskip, width 3": ("layerskip", {"skip": "0-1", "width": 3}),
+    "layerskip, tree 3,2,1": ("layerskip", {"skip": "1", "tree": "3,2,1"}),
 }
+NEEDED: dict[str, dict[str, Any]] = {"layerskip": {"skip": "1"}}
+"""Options without which a drafter cannot be made for a model that has no texts."""
 WITH_MODEL = {"merged with lm": "merged", "auto with lm": "auto"}
 ALL_DRAFTERS = [*DRAFTERS, *VARIANTS, *WITH_MODEL, "random trees"]
 EOS = (3,)
@@ -128,6 +132,7 @@ LAW_CASES = [
     *((drafter, "choice", 4) for drafter in ("suffix", "lm, tree 3,2,1", "lm, width 3", "merged with lm")),
     *((drafter, "grammar", 4) for drafter in ("suffix", "lm, tree 3,2,1", "merged with lm", "auto with lm")),
     *((drafter, "regex with an end", 4) for drafter in ("lm, tree 3,2,1", "lm, width 3")),
+    *(("layerskip", sampling, 4) for sampling in ("all filters", "repetition penalty", "choice", "grammar")),
     *((drafter, "sampled", 3) for drafter in ALL_DRAFTERS if drafter != "lm"),
     *(("suffix", sampling, 3) for sampling in ("penalties and filters", "own function", "everything")),
 ]
@@ -149,7 +154,7 @@ def make_drafter(
             target, drafting, ("suffix", "recycle", "lm"), {}
         )
         return several
-    name, options = VARIANTS.get(name, (name, {}))
+    name, options = VARIANTS.get(name, (name, NEEDED.get(name, {})))
     kind = DRAFTERS.load(name)
     drafter: Drafter = kind.build(target, drafting if kind.takes_model else None, dict(options))
     return drafter

@@ -8,7 +8,7 @@ from typing import Any
 
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Drafter, DrafterClass, MergingClass
-from outrider.models.base import LoadedModel, Target, capturing
+from outrider.models.base import LoadedModel, capturing
 from outrider.registry import DRAFTERS
 
 
@@ -79,7 +79,7 @@ def build_drafter(
     parsed = parse_drafter(spec)
     check_drafter_options(options)
     model = draft_model(parsed, target, weights=weights, device=device)
-    return assemble(parsed, target.target, model, options or {})
+    return assemble(parsed, target, model, options or {})
 
 
 def draft_model(
@@ -101,6 +101,15 @@ def draft_model(
     return model
 
 
+def check_timed_alone(spec: DrafterSpec) -> None:
+    """Refuse, for a forecast, a drafter whose passes are parts of the target's and are not timed."""
+    if getattr(DRAFTERS.load(spec.name), "drafts_with_target", False):
+        raise OptionError(
+            f"what passes of {spec.name!r} cost depends on the layers left out, which is not forecast; "
+            "measure it with outrider bench"
+        )
+
+
 def check_drafter_options(options: Any) -> None:
     """Refuse what does not hold options by name; the drafter itself reads them."""
     if options is not None and not isinstance(options, Mapping):
@@ -110,7 +119,7 @@ def check_drafter_options(options: Any) -> None:
 
 
 def assemble(
-    spec: DrafterSpec, target: Target, model: LoadedModel | None, options: Mapping[str, Any]
+    spec: DrafterSpec, target: LoadedModel, model: LoadedModel | None, options: Mapping[str, Any]
 ) -> Drafter:
     """Make the drafter of a parsed name, its model already loaded; unknown options are an OptionError.
 
@@ -118,12 +127,13 @@ def assemble(
     """
     if spec.parts:
         merging: MergingClass = DRAFTERS.load(spec.name)
-        made = merging.merge(target, model, spec.parts, dict(options))
+        made = merging.merge(target.target, model, spec.parts, dict(options))
     else:
         kind: DrafterClass = DRAFTERS.load(spec.name)
-        made = kind.build(target, model, dict(options))
+        own = target if getattr(kind, "drafts_with_target", False) else model
+        made = kind.build(target.target, own, dict(options))
     if made.features:
-        capturing(target, made.features, made.name)
+        capturing(target.target, made.features, made.name)
     return made
 
 

@@ -216,8 +216,9 @@ def load(
 
     `model`: "demo" (the embedded default), a Hugging Face directory, a `.gguf` file, a hub id, or a
     transformers model in memory (then with its `tokenizer`). `drafter`: "none", "suffix", "recycle",
-    "lm:MODEL" for a separate draft model, "merged:A+B" for several in one tree, or "auto" (or "auto:A+B") for
-    the one of several that promises most, chosen for every draft; `drafter_options` are what can be set
+    "lm:MODEL" for a separate draft model, "layerskip" for the model itself without some of its layers,
+    "merged:A+B" for several in one tree, or "auto" (or "auto:A+B") for the one of several that promises most,
+    chosen for every draft; `drafter_options` are what can be set
     about it, by name. `rule`: "auto" or the name of one; `guarantee`: "same_tokens" (what
     "auto" keeps) or
     "same_law"; `lossy=True` is needed for a rule that changes the distribution of the text. `weights`:

@@ -68,6 +68,7 @@ def test_people_get_tables_and_the_files_they_asked_for(tiny: str, tmp_path: Pat
         (["--acceptance", "0.7", "--batch", "1,0"], "whole numbers from 1"),
         (["--acceptance", "0.7", "--batch", ","], "whole numbers from 1"),
         (["--acceptance", "0.7", "--drafter", "sufix"], "suffix"),
+        (["--acceptance", "0.7", "--drafter", "layerskip"], "measure it with outrider bench"),
         (["--acceptance", "0.7", "--plot", "plan.gif"], ".png or .html"),
         (["--acceptance", "0.7", "--out", "none/plan.json"], "no directory"),
         (["--acceptance", "0.7", "--plot", "none/plan.png"], "--plot: there is no directory"),

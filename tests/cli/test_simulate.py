@@ -102,6 +102,7 @@ def test_people_get_tables(capsys: Captured) -> None:
         (["--acceptance", "0.5", "--prompt-tokens", "9", "--rate", "-1"], "number above 0"),
         (["--acceptance", "0.5", "--prompt-tokens", "9", "--scale", "0"], "number above 0"),
         (["--acceptance", "0.5", "--prompt-tokens", "9", "--drafter", "lm:demo"], "only a curve"),
+        (["--acceptance", "0.5", "--drafter", "layerskip"], "measure it with outrider bench"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_with_what_to_do(

@@ -11,14 +11,16 @@ import pytest
 
 import outrider
 from conftest import VOCAB, RandomTrees, plain_tokens, toy_model
+from matrix import make_drafter
+from outrider.cache.prefix import PrefixStore
 from outrider.engine.engine import Engine
 from outrider.engine.live import Stream
 from outrider.loop.draft.base import Drafter
-from outrider.loop.draft.lm import ModelDrafter
-from outrider.models.toy import ToyTarget
+from outrider.models.toy import ToyCache, ToyTarget
 from outrider.sampling.params import SamplingParams
 
-PROMPT = [4, 5, 4, 5, 4]
+PROMPT = [5, 4, 5, 4, 5, 4, 5]
+"""With the first token, two pages of a toy: the next draft begins in the last slot of a page."""
 SOURCE = str(Path(outrider.__file__).parent)
 
 
@@ -41,7 +43,13 @@ class Interrupter:
         return self.trace
 
 
-@pytest.mark.parametrize("kind", ["lm", "random trees"])
+def drafter_of(kind: str, target: ToyTarget) -> Drafter:
+    if kind == "random trees":
+        return RandomTrees(2)
+    return make_drafter(kind, target, model=target)
+
+
+@pytest.mark.parametrize("kind", ["lm", "layerskip", "random trees"])
 def test_text_tokens_and_counters_agree_wherever_an_interrupt_falls(kind: str) -> None:
     target = ToyTarget(VOCAB, seed=1)
     params = SamplingParams(temperature=1.0, seed=5, max_tokens=7)
@@ -49,8 +57,9 @@ def test_text_tokens_and_counters_agree_wherever_an_interrupt_falls(kind: str) -
     line, tracing = 0, sys.gettrace()
     while True:
         line += 1
-        drafter: Drafter = ModelDrafter(target, VOCAB) if kind == "lm" else RandomTrees(2)
-        engine = Engine(toy_model(target), drafter, drafter_name=kind, budget=3)
+        drafter = drafter_of(kind, target)
+        stored = PrefixStore(ToyCache.page_slots, 10_000) if kind == "layerskip" else None
+        engine = Engine(toy_model(target), drafter, drafter_name=kind, budget=3, prefixes=stored)
         stream = Stream(engine, engine.submit(PROMPT, params))
         interrupter = Interrupter(line)
         sys.settrace(interrupter)
@@ -67,6 +76,8 @@ def test_text_tokens_and_counters_agree_wherever_an_interrupt_falls(kind: str) -
         assert result.text == "".join(chr(97 + token) for token in tokens)
         assert len(tokens) == len(result.origins) == result.speculation.tokens
         assert not engine.busy
+        if stored is not None:  # a toy refuses pages that a draft wrote to
+            assert len(PROMPT) // 4 * 4 <= stored.match([*PROMPT, *tokens, 0, 0, 0]) or not tokens
         if interrupter.left > 0:
             break
     assert line > 100

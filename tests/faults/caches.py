@@ -5,6 +5,7 @@ from __future__ import annotations
 from faults.fault import Fault, fault
 
 LM = "loop/draft/lm.py"
+PARTIAL = "loop/draft/partial.py"
 HELD = "loop/draft/held.py"
 COMMIT = "loop/commit/commit.py"
 ENGINE, INTAKE, RUNNING = "engine/engine.py", "engine/intake.py", "engine/running.py"
@@ -215,5 +216,29 @@ FAULTS: list[Fault] = [
         "drafts: list[tuple[Cache, Lease | None]] = []",
         test="engine/test_draft_prefixes.py::"
         "test_requests_that_fit_without_their_drafters_caches_but_not_with_them_take_turns[pytorch]",
+    ),
+    fault(
+        "rows of a draft without some layers stay in the target's cache",
+        PARTIAL,
+        "            self._cache.truncate(self._length)\n",
+        "            pass\n",
+        test="loop/draft/test_partial.py::"
+        "test_a_draft_leaves_the_cache_and_those_that_share_its_pages_as_they_were[native-options1]",
+    ),
+    fault(
+        "what such a draft leaves behind the text becomes NaN in a later pass",
+        "cache/kv.py",
+        "torch.zeros(layers, 2, kv_heads, rows, dim, device=self._device) if branching",
+        "torch.empty(layers, 2, kv_heads, rows, dim, device=self._device) if branching",
+        test="loop/draft/test_partial.py::"
+        "test_what_a_draft_left_behind_the_text_never_becomes_a_number_that_is_none",
+    ),
+    fault(
+        "an interrupted draft of that kind gets into a stored prefix",
+        RUNNING,
+        "self._store(request, len(request.sequence.tokens) - 1)",
+        "self._store(request, len(request.sequence.tokens))",
+        test="engine/test_interrupts.py::"
+        "test_text_tokens_and_counters_agree_wherever_an_interrupt_falls[layerskip]",
     ),
 ]

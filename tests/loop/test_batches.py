@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 import torch
 from torch import Tensor
 
 from conftest import VOCAB, RandomTrees, plain_tokens, run, toy_model
+from matrix import make_drafter
 from outrider.engine.engine import Engine
 from outrider.engine.scheduler import Limits
 from outrider.errors import CapabilityError
@@ -31,9 +30,7 @@ OPTIONS = [
 @pytest.mark.parametrize("drafter", [*DRAFTERS, "random trees"])
 def test_every_request_of_a_batch_keeps_its_own_options(drafter: str, order: int) -> None:
     target = ToyTarget(VOCAB, seed=4)
-    kind = None if drafter == "random trees" else DRAFTERS.load(drafter)
-    model = toy_model(ToyTarget(VOCAB, seed=9, like=target, share=Fraction(2, 3)))
-    made = RandomTrees(3) if kind is None else kind.build(target, model if kind.takes_model else None, {})
+    made = make_drafter(drafter, target)
     engine = Engine(toy_model(target), made, drafter_name=drafter)
     pairs = list(zip(PROMPTS, OPTIONS, strict=True))[::order]
     requests = [engine.submit(prompt, params) for prompt, params in pairs]

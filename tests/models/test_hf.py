@@ -10,6 +10,7 @@ import torch
 pytest.importorskip("transformers")
 
 from outrider.errors import CapabilityError, LoadError, OptionError, UnsupportedModelError
+from outrider.loop.draft.layerskip import LayerSkipDrafter
 from outrider.models.base import Batch
 from outrider.models.hf import TransformersCache, TransformersTarget
 from outrider.models.load import load_model
@@ -79,6 +80,12 @@ def test_trees_are_refused(tiny_model: Callable[..., Any]) -> None:
     assert not target.can_branch
     with pytest.raises(CapabilityError, match="chains only"):
         target.forward(Batch((7, 3, 4), (0, 1, 1), (0, 0, 0), (-1, 0, 0), (0,)), [target.new_cache()])
+
+
+def test_drafts_without_some_layers_are_refused(tiny_model: Callable[..., Any]) -> None:
+    target = TransformersTarget(tiny_model("gpt2"))
+    with pytest.raises(CapabilityError, match="lean decoder"):
+        LayerSkipDrafter.build(target, None, {"skip": "0"})
 
 
 @pytest.mark.parametrize(

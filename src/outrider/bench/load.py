@@ -39,9 +39,9 @@ class LoadContestant:
 
     def fresh(self) -> LLM:
         """Return the target with a new drafter."""
-        target = self.llm.model.target
+        target = self.llm.model
         made: Drafter = assemble(self.spec, target, self.model, self.options)
-        return self.llm.using(drafter=FailingDrafter(made, target.vocab_size) if self.fails else made)
+        return self.llm.using(drafter=FailingDrafter(made, target.target.vocab_size) if self.fails else made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,8 @@ class KvCache:
         if self._capacity(self._length + rows) > self._buffer.shape[3]:
             self._buffer = self._grown(self._length + rows)
         self._pending = rows
-        self._side = torch.empty(layers, 2, kv_heads, rows, dim, device=self._device) if branching else None
+        # zeros here, too: a pass that leaves layers out writes nothing for them, and its rows may be kept
+        self._side = torch.zeros(layers, 2, kv_heads, rows, dim, device=self._device) if branching else None
 
     def _capacity(self, slots: int) -> int:
         """Return the slots of a buffer that has room for this many."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.status import Status
 
 from outrider.errors import OptionError
 from outrider.models.base import LoadedModel
@@ -18,10 +21,25 @@ def load_llm(model: str, notes: Console, **options: Any) -> LLM:
     """Do what `outrider.load` does, with a word about it on `notes`."""
     import outrider
 
-    with notes.status(f"loading {model}"):
+    with notes.status(f"loading {model}") as status, _told(status, f"loading {model}"):
         llm: LLM = outrider.load(model, **options)
     announce(llm.model, notes)
     return llm
+
+
+@contextmanager
+def _told(status: Status, what: str) -> Iterator[None]:
+    """Show what the package says about its progress meanwhile."""
+    handler, logger = logging.Handler(), logging.getLogger("outrider")
+    handler.emit = lambda record: status.update(f"{what}: {record.getMessage()}")  # type: ignore[method-assign]
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 def load_passes(

@@ -52,10 +52,11 @@ def plan(
     from outrider.bench.plan_plot import KINDS, plot_plan
     from outrider.bench.plot import check_plot
     from outrider.cli.bench_out import check_out, finish
-    from outrider.drafters import draft_model, parse_drafter
+    from outrider.drafters import check_timed_alone, draft_model, parse_drafter
     from outrider.engine.engine import DEFAULT_BUDGET
 
     spec = parse_drafter(drafter)
+    check_timed_alone(spec)
     question = Question(
         drafter=drafter,
         acceptance=planning.acceptance_of(acceptance, source, drafter).acceptance,

@@ -98,12 +98,13 @@ def simulate(
         simulation_table,
     )
     from outrider.cli.bench_out import check_out, finish
-    from outrider.drafters import parse_drafter
+    from outrider.drafters import check_timed_alone, parse_drafter
     from outrider.engine.engine import DEFAULT_BUDGET
     from outrider.engine.scheduler import Limits
     from outrider.planner.forecast import Costs
 
     spec = parse_drafter(drafter)
+    check_timed_alone(spec)
     told = planning.acceptance_of(acceptance, source, drafter)
     loads = _loads(concurrency, rate)
     contexts = sorted(set(planning.whole_numbers("--context", context)))

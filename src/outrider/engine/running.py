@@ -114,7 +114,8 @@ class Running:
         An interrupt leaves it to be done again.
         """
         if any(other is request for other in self.requests):
-            self._store(request, len(request.sequence.tokens))
+            # No cache holds the last token, unless an interrupted draft of the target itself left it there.
+            self._store(request, len(request.sequence.tokens) - 1)
             self._let_go(request)
             now = time.monotonic()
             if self._last_end is not None:

@@ -99,6 +99,7 @@ def _asks(
             siblings=sequence.rule.siblings,
             wants_laws=sequence.rule.reads_laws,
             forced=sequence.processing.forced(nodes) if sequence.processing else (),
+            cache=sequence.cache,
         )
     return asks
 

@@ -114,6 +114,35 @@ def capturing(target: Target, features: Sequence[int], drafter: str) -> Capturin
     return able
 
 
+class LayeredTarget(Target, Protocol):
+    """A target whose passes can leave layers out, on the caches of whole passes.
+
+    What such a pass appends to a cache holds keys and values of the layers it ran and nothing of the others;
+    it must be forgotten (`Cache.truncate`) before the next whole pass.
+    """
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the matrices that every whole pass reads: those of the layers and the head."""
+        ...
+
+    @property
+    def layer_bytes(self) -> Sequence[int]:
+        """Of these, the bytes of each layer."""
+        ...
+
+    def run(
+        self,
+        batch: Batch,
+        caches: Sequence[Cache],
+        *,
+        layers: Sequence[int] | None = None,
+        captured: Sequence[int] = (),
+    ) -> PassOutput:
+        """Run one pass through `layers` (in this order; None: all); keep the states after `captured`."""
+        ...
+
+
 class Tokenizer(Protocol):
     """Text to tokens and back."""
 

@@ -97,8 +97,15 @@ class Decoder:
     @property
     def weight_bytes(self) -> int:
         """Bytes of the matrices that every pass reads: those of the layers and the head."""
-        layers = [m for layer in self._layers for m in (layer.qkv, layer.output, layer.gate_up, layer.down)]
-        return sum(matrix.weight_bytes for matrix in (*layers, self._head))
+        return sum(self.layer_bytes) + self._head.weight_bytes
+
+    @property
+    def layer_bytes(self) -> list[int]:
+        """Of these, the bytes of each layer."""
+        return [
+            sum(matrix.weight_bytes for matrix in (layer.qkv, layer.output, layer.gate_up, layer.down))
+            for layer in self._layers
+        ]
 
     def new_cache(self, pages: Sequence[Page] = ()) -> KvCache:
         """Return a cache for one sequence, which begins with these pages; ValueError for pages of others."""
@@ -123,7 +130,8 @@ class Decoder:
         """Run one pass through `layers` (in this order; None: all) and keep the states after `captured`.
 
         `NORMED` in `captured` is the last of them after the final norm. A layer that is left out writes no
-        keys and values, so a cache belongs to one choice of layers.
+        keys and values: the rows of such a pass must be forgotten before a pass through more layers reads the
+        cache.
         """
         every = chosen_layers(layers, captured, self.config.layers)
         own = [cache for cache in caches if isinstance(cache, KvCache)]

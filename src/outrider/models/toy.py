@@ -15,7 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
-from outrider.models.base import Batch
+from outrider.models.base import Batch, PassOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,9 @@ class ToyCache:
     def __init__(self, pages: Sequence[ToyPage] = ()) -> None:
         self.tokens = [token for page in pages for token in page.tokens]
         self.pending: list[int] = []
+        self.pending_whole = True
+        self.whole: int | None = None
+        """Tokens that whole passes wrote, where passes that left layers out wrote more behind them."""
 
     @property
     def length(self) -> int:
@@ -59,11 +62,14 @@ class ToyCache:
         """Return the first `count` pages; committed tokens must fill them."""
         ends = range(self.page_slots, (count + 1) * self.page_slots, self.page_slots)
         assert count * self.page_slots <= len(self.tokens)
+        assert self.whole is None or count * self.page_slots <= self.whole, "pages are of whole passes"
         return [ToyPage(tuple(self.tokens[end - self.page_slots : end])) for end in ends]
 
     def keep(self, rows: Sequence[int]) -> None:
         """Commit these pending rows, drop the rest."""
         assert list(rows) == sorted(set(rows))
+        if rows and not self.pending_whole and self.whole is None:
+            self.whole = len(self.tokens)
         self.tokens += [self.pending[row] for row in rows]
         self.pending = []
 
@@ -72,6 +78,8 @@ class ToyCache:
         assert not self.pending
         assert 0 <= length <= len(self.tokens)
         del self.tokens[length:]
+        if self.whole is not None and length <= self.whole:
+            self.whole = None
 
 
 class ToyTarget:
@@ -80,11 +88,15 @@ class ToyTarget:
     `law` gives it in exact rationals, `forward` as logits (the logarithm, -inf for probability zero). Each
     probability is zero with chance `zeros`; one token of each law never is. With `like`, each law is
     `share` of that model's law and 1 - share of its own: a drafter that agrees with it more or less often.
-    `forward` checks what a real model cannot: that positions and parents fit the cache.
+    `forward` checks what a real model cannot: that positions and parents fit the cache, and that all layers
+    wrote what it reads. A pass that leaves layers out has a law that is as far off as it leaves out many.
     """
 
     can_branch = True
     can_capture = False
+    weight_bytes = 0
+    """Passes of toys are free."""
+    layer_bytes = (0, 0, 0)
 
     def __init__(
         self,
@@ -105,6 +117,7 @@ class ToyTarget:
         self._like, self._share = like, share
         self._laws: dict[tuple[int, ...], tuple[Fraction, ...]] = {}
         self._logits: dict[tuple[int, ...], list[float]] = {}
+        self._partial: dict[tuple[int, ...], ToyTarget] = {}
 
     def law(self, tokens: Sequence[int]) -> tuple[Fraction, ...]:
         """Return the law of the token after `tokens`, [V]; texts shorter than `order` have their own."""
@@ -131,6 +144,20 @@ class ToyTarget:
 
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Return float32 logits [W, V] of the wanted rows; all rows become pending in their caches."""
+        return self.run(batch, caches).logits
+
+    def run(
+        self,
+        batch: Batch,
+        caches: Sequence[Cache],
+        *,
+        layers: Sequence[int] | None = None,
+        captured: Sequence[int] = (),
+    ) -> PassOutput:
+        """Run one pass through these layers (None: all); there are no hidden states to capture."""
+        assert not captured
+        kept = tuple(range(len(self.layer_bytes)) if layers is None else layers)
+        whole = len(kept) == len(self.layer_bytes)
         texts: list[list[int]] = []
         for row in range(len(batch)):
             cache = caches[batch.sequences[row]]
@@ -146,10 +173,22 @@ class ToyTarget:
         for index, cache in enumerate(caches):
             assert isinstance(cache, ToyCache)
             assert not cache.pending
+            assert cache.whole is None or not whole, "a whole pass reads what whole passes wrote"
+            cache.pending_whole = whole
             rows = [row for row in range(len(batch)) if batch.sequences[row] == index]
             cache.pending = [batch.tokens[row] for row in rows]
-        logits = [self._logits_after(texts[row]) for row in batch.wanted]
-        return torch.tensor(logits, dtype=torch.float32).reshape(len(batch.wanted), self.vocab_size)
+        model = self if whole else self._through(kept)
+        logits = [model._logits_after(texts[row]) for row in batch.wanted]
+        found = torch.tensor(logits, dtype=torch.float32).reshape(len(batch.wanted), self.vocab_size)
+        return PassOutput(found, torch.empty(0))
+
+    def _through(self, layers: tuple[int, ...]) -> ToyTarget:
+        if layers not in self._partial:
+            seed = 1000 * (self._seed + 1) + sum(1 << layer for layer in layers)
+            share = Fraction(len(layers), len(self.layer_bytes))
+            partial = ToyTarget(self.vocab_size, order=self._order, seed=seed, like=self, share=share)
+            self._partial[layers] = partial
+        return self._partial[layers]
 
     def _logits_after(self, tokens: Sequence[int]) -> list[float]:
         context = tuple(tokens[max(0, len(tokens) - self._reach) :])

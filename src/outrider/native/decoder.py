@@ -77,6 +77,11 @@ class NativeDecoder:
         head = matrices.get(HEAD, embedding)
         self.weight_bytes = sum(m.nbytes for name, m in matrices.items() if name != EMBEDDING or m is head)
         """Bytes of the matrices that every pass reads: those of the layers and the head."""
+        self.layer_bytes = [
+            sum(m.nbytes for name, m in matrices.items() if name.startswith(f"model.layers.{index}."))
+            for index in range(config.layers)
+        ]
+        """Of these, the bytes of each layer."""
         norm = packer.vector("model.norm.weight")
         self._core.set_top(embedding, norm, head)
         self._embedding, self._norm = embedding, torch.from_numpy(norm)
@@ -114,7 +119,8 @@ class NativeDecoder:
         """Run one pass through `layers` (in this order; None: all) and keep the states after `captured`.
 
         `NORMED` in `captured` is the last of them after the final norm. A layer that is left out writes no
-        keys and values, so a cache belongs to one choice of layers.
+        keys and values: the rows of such a pass must be forgotten before a pass through more layers reads the
+        cache.
         """
         own = [cache.core for cache in caches if isinstance(cache, NativeCache)]
         if len(own) != len(caches):

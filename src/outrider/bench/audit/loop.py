@@ -123,8 +123,11 @@ def _run(engine: Engine, prompt: Sequence[int], params: SamplingParams, outcome:
 
 def _toy_drafter(spec: str, target: ToyTarget, options: Mapping[str, Any]) -> Drafter:
     parsed = parse_drafter(spec)
+    fitted = getattr(DRAFTERS.load(parsed.name), "fitted", None)
+    if fitted is not None:
+        options = fitted(options, len(target.layer_bytes))
     like = None
     if parsed.model is not None:
         model = ToyTarget(VOCAB, seed=9, like=target, share=Fraction(1, 2))
         like = LoadedModel("toy", model, ToyTokenizer(VOCAB))
-    return assemble(parsed, target, like, options)
+    return assemble(parsed, LoadedModel("toy", target, ToyTokenizer(VOCAB)), like, options)

@@ -42,6 +42,7 @@ class Ask:
     wants_laws: bool = True
     costs: Sequence[float] = ()
     forced: Sequence[int] = ()
+    cache: Cache | None = None
 
 
 class Rows(Protocol):
@@ -65,7 +66,11 @@ class DrafterClass(Protocol):
     """True when the text after the colon of `name:…` names a model to draft with."""
 
     def build(self, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
-        """Make a drafter for this target; unknown options are an OptionError."""
+        """Make a drafter for this target; unknown options are an OptionError.
+
+        `model` is the one that was named, or the target with its tokenizer for a class that has
+        `drafts_with_target` set, else None.
+        """
         ...
 
 

@@ -123,7 +123,8 @@ class _Rows:
         paths = [branches.path(node) for node in chosen]
         common = paths[0][: min(shared(paths[0], path) for path in paths)]
         tokens = [branches.tokens[node] for node in common]
-        trunk = shared(held.trunk, tokens)
+        # An interrupted pass leaves less of the trunk than it was to hold.
+        trunk = min(shared(held.trunk, tokens), max(0, held.cache.length - len(held.tokens)))
         held.cache.truncate(min(held.cache.length, len(held.tokens) + trunk))
         held.trunk = tokens
         text = held.tokens[held.cache.length :]

@@ -37,11 +37,16 @@ class ModelOptions:
     """A fixed shape: children of a node level by level (4,2,1), or the parent of every node (-1,-1,0)."""
 
     def __post_init__(self) -> None:
-        check_range("lm", "width", self.width, 1, 64)
-        if self.tree:
-            parse_shape(self.tree)
-            if self.width != 1:
-                raise OptionError("lm options 'width' and 'tree' exclude each other; leave one out")
+        check_tree("lm", self.width, self.tree)
+
+
+def check_tree(drafter: str, width: int, tree: str) -> None:
+    """Raise OptionError for a width or a shape that cannot be drafted, or for both."""
+    check_range(drafter, "width", width, 1, 64)
+    if tree:
+        parse_shape(tree)
+        if width != 1:
+            raise OptionError(f"{drafter} options 'width' and 'tree' exclude each other; leave one out")
 
 
 @dataclass(slots=True)
@@ -101,11 +106,7 @@ class ModelDrafter:
         if model is None:
             raise OptionError("the drafter 'lm' needs a model: write lm:PATH")
         read = read_options(ModelOptions, "lm", options)
-        cost = relative_cost(model.target, target)
-        if read.width == 1 and not read.tree:
-            return cls(model.target, target.vocab_size, cost)
-        shape = parse_shape(read.tree) if read.tree else ()
-        return ModelTreeDrafter(model.target, target.vocab_size, cost, width=read.width, shape=shape)
+        return model_drafter(model.target, target, width=read.width, tree=read.tree)
 
     def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> DraftState:
         """Take the cache, or start one; what it lacks of the prompt is read with the first draft."""
@@ -202,6 +203,17 @@ class ModelDrafter:
         return (
             F.pad(logits, (0, missing), value=float("-inf")) if missing > 0 else logits[:, : self._vocabulary]
         )
+
+
+def model_drafter(
+    model: Target, target: Target, *, width: int = 1, tree: str = ""
+) -> ModelDrafter | ModelTreeDrafter:
+    """Return what drafts with `model` for `target`: chains, or trees where a width or a shape is given."""
+    cost = relative_cost(model, target)
+    if width == 1 and not tree:
+        return ModelDrafter(model, target.vocab_size, cost)
+    shape = parse_shape(tree) if tree else ()
+    return ModelTreeDrafter(model, target.vocab_size, cost, width=width, shape=shape)
 
 
 def relative_cost(draft: Target, target: Target) -> float:
