@@ -14,6 +14,7 @@ class Stutter:
     weighs_costs = False
     speculates = True
     observes = False
+    features = ()
 
     def open(self, prompt, tenant=""):
         return None

@@ -133,6 +133,7 @@ class Right(RandomTrees):
 
     name = "right"
     observes = False
+    features = ()
 
     def __init__(self, text: Sequence[int]) -> None:
         super().__init__()

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.types import DraftTree
 
@@ -28,6 +30,7 @@ class FailingDrafter:
         self.name = PREFIX + drafter.name
         self.has_law, self.weighs_costs = drafter.has_law, drafter.weighs_costs
         self.speculates, self.observes = drafter.speculates, drafter.observes
+        self.features = drafter.features
 
     def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
         """Pass on."""
@@ -44,6 +47,10 @@ class FailingDrafter:
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
         """Pass on: the rows are those of the tree that was scored."""
         self._drafter.observe(state, tree, rows)
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Pass on: the text is the target's, whatever was drafted."""
+        self._drafter.feed(state, start, tokens, hidden)
 
     def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:
         """Pass on that none of the other drafter's own tokens was kept, whatever was of the spoilt ones."""

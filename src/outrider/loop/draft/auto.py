@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.loop.draft.merged import DEFAULT_PARTS
 from outrider.loop.draft.options import no_options
@@ -50,6 +52,7 @@ class AutoDrafter:
         self._parts = tuple(parts)
         self.has_law = any(part.has_law for part in self._parts)
         self.observes = any(part.observes for part in self._parts)
+        self.features = tuple(dict.fromkeys(layer for part in self._parts for layer in part.features))
 
     @classmethod
     def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> AutoDrafter:
@@ -95,6 +98,13 @@ class AutoDrafter:
         for part, own in zip(self._parts, state.parts, strict=True):
             if part.observes:
                 part.observe(own, tree, rows)
+
+    def feed(self, state: AutoState, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Give every part the hidden states that it learns from."""
+        for part, own in zip(self._parts, state.parts, strict=True):
+            if part.features:
+                chosen = [self.features.index(layer) for layer in part.features]
+                part.feed(own, start, tokens, hidden if part.features == self.features else hidden[chosen])
 
     def extend(self, state: AutoState, tokens: Sequence[int], kept: int) -> None:
         """Tell every part what was committed, whoever drafted it."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from torch import Tensor
+
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.draws import Draws
 from outrider.sampling.params import SamplingParams
@@ -82,7 +84,9 @@ class MergingClass(Protocol):
 class Drafter(Protocol):
     """Guesses continuations of many sequences at once.
 
-    Life of a sequence: `open` with its prompt, then `propose` and `extend` in turn, then `close`.
+    Life of a sequence: `open` with its prompt, then `propose` and `extend` in turn, then `close`. One that
+    learns from the target's hidden states is fed those of the prompt as it is read, and those of what each
+    step commits before it hears of that by `extend`.
     """
 
     name: str
@@ -94,6 +98,12 @@ class Drafter(Protocol):
     """False for plain decoding, where nothing is drafted, not even what a grammar forces."""
     observes: bool
     """True when it learns from the target's own rows; `observe` is called only then, and only for drafts."""
+
+    features: tuple[int, ...]
+    """The hidden states of the target that it learns from: those after these layers, counted from 0, and
+    `models.base.NORMED` for the last ones after the final norm. Where there are none, nothing is captured,
+    and `feed` is never called.
+    """
 
     def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
         """Return the state of a new sequence whose committed text is `prompt`.
@@ -110,6 +120,17 @@ class Drafter(Protocol):
         """Look at the target's rows for a draft that was asked for, where `observes`.
 
         What was committed comes next.
+        """
+        ...
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Take the target's hidden states at the next n tokens of the committed text.
+
+        `tokens [n]` stand at the positions from `start` on, and `hidden [C, n, D]` holds their states in the
+        order of `features`; it is to be read now or copied. Calls follow each other without a gap, from the
+        first token that the target reads (0, or where a stored prefix ends). The last committed token has not
+        been run, so it comes with the next step, and with a first draft what is missing may be more: the end
+        of the prompt is run together with it.
         """
         ...
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
 
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.guess import Grown, Guesser, best_first
@@ -28,6 +31,7 @@ class GuessingDrafter:
     has_law = False
     weighs_costs = True
     speculates = True
+    features: tuple[int, ...] = ()
 
     def __init__(self, name: str, guessers: Sequence[Guesser], *, max_nodes: int, threshold: float) -> None:
         self._guesses = MixedGuesses(guessers)
@@ -45,6 +49,9 @@ class GuessingDrafter:
     def observe(self, state: GuessingState, tree: DraftTree, rows: Rows) -> None:
         """Show the guessers the target's rows."""
         self._guesses.observe(state.known, tree, rows)
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Learn nothing."""
 
     def extend(self, state: GuessingState, tokens: Sequence[int], kept: int) -> None:
         """Tell the guessers what was committed, and note which of their guesses were right.

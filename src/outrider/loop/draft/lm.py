@@ -82,6 +82,7 @@ class ModelDrafter:
     weighs_costs = True
     speculates = True
     observes = False
+    features: tuple[int, ...] = ()
     takes_model: ClassVar[bool] = True
     is_part: ClassVar[bool] = True
 
@@ -110,6 +111,9 @@ class ModelDrafter:
         return DraftState(self._model.new_cache(), list(prompt))
 
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
         """Learn nothing."""
 
     def extend(self, state: DraftState, tokens: Sequence[int], kept: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
+
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.growth import Growth, Learned
 from outrider.loop.draft.held import Branches, Held, TreeReader
@@ -29,6 +31,7 @@ class ModelTreeDrafter:
 
     weighs_costs = True
     speculates = True
+    features: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -73,6 +76,9 @@ class ModelTreeDrafter:
         """Show the other guessers the target's rows."""
         if self._beside is not None:
             self._beside.observe(state[2], tree, rows)
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Learn nothing."""
 
     def extend(self, state: tuple[Held, Learned, Any], tokens: Sequence[int], kept: int) -> None:
         """Take over what was committed: rows of the kept path stay where the cache holds them."""

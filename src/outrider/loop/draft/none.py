@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.options import no_options
 from outrider.models.base import LoadedModel, Target
@@ -18,6 +20,7 @@ class NoDrafter:
     has_law = False
     weighs_costs = False
     observes = False
+    features: tuple[int, ...] = ()
     speculates = False
     takes_model: ClassVar[bool] = False
 
@@ -35,6 +38,9 @@ class NoDrafter:
         return [DraftTree() for _ in asks]
 
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
         """Learn nothing."""
 
     def extend(self, state: None, tokens: Sequence[int], kept: int) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from outrider.loop.draft.automaton import SuffixAutomaton
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.copied import BUCKETS, LAST_BUCKET, PRIOR, CopiedText
@@ -120,6 +122,7 @@ class SuffixDrafter:
     weighs_costs = True
     speculates = True
     observes = False
+    features: tuple[int, ...] = ()
     takes_model: ClassVar[bool] = False
     is_part: ClassVar[bool] = True
 
@@ -147,6 +150,9 @@ class SuffixDrafter:
         return [self._draft(ask.state, ask) for ask in asks]
 
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
         """Learn nothing."""
 
     def extend(self, state: SuffixState, tokens: Sequence[int], kept: int) -> None:
