@@ -84,7 +84,8 @@ class ToyTarget:
     """
 
     can_branch = True
-    can_capture = False
+    can_capture = True
+    layers = 8
 
     def __init__(
         self,

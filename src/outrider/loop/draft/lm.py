@@ -15,6 +15,7 @@ from outrider.cache.base import Cache
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.loop.draft.guess import BINS
+from outrider.loop.draft.held import TreeReader
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.options import check_range, read_options
 from outrider.loop.draft.rates import Rates
@@ -104,7 +105,8 @@ class ModelDrafter:
         if read.width == 1 and not read.tree:
             return cls(model.target, target.vocab_size, cost)
         shape = parse_shape(read.tree) if read.tree else ()
-        return ModelTreeDrafter(model.target, target.vocab_size, cost, width=read.width, shape=shape)
+        reader = TreeReader(model.target, target.vocab_size)
+        return ModelTreeDrafter(reader, cost, width=read.width, shape=shape)
 
     def open(self, prompt: Sequence[int], tenant: str = "") -> DraftState:
         """Start a cache; the prompt is read with the first draft."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from outrider.loop.draft.base import Drafter
 from outrider.loop.draft.guessing import GuessingDrafter
+from outrider.loop.draft.held import TreeReader
 from outrider.loop.draft.lm import relative_cost
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
@@ -68,8 +69,7 @@ class MergedDrafter(GuessingDrafter):
         if model is not None:
             width = read_options(MergedModelOptions, "merged", options).width
             cost = relative_cost(model.target, target)
-            return ModelTreeDrafter(
-                model.target, target.vocab_size, cost, width=width, name="merged", beside=MixedGuesses(free)
-            )
+            reader = TreeReader(model.target, target.vocab_size)
+            return ModelTreeDrafter(reader, cost, width=width, name="merged", beside=MixedGuesses(free))
         read = read_options(MergedOptions, "merged", options)
         return cls("merged", free, max_nodes=read.max_nodes, threshold=read.threshold)
