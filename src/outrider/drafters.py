@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider.errors import OptionError
+from outrider.heads.passes import ReadyHead
 from outrider.loop.draft.base import Drafter, DrafterClass, MergingClass
 from outrider.models.base import LoadedModel, Target, capturing
 from outrider.registry import DRAFTERS
@@ -84,13 +85,18 @@ def build_drafter(
 
 def draft_model(
     spec: DrafterSpec, target: LoadedModel, *, weights: str = "auto", device: str = "auto"
-) -> LoadedModel | None:
-    """Load the model that a parsed name drafts with; None where it names none.
+) -> LoadedModel | ReadyHead | None:
+    """Load the model or the head that a parsed name drafts with; None where it names none.
 
-    VocabularyError where it does not speak the target's tokens.
+    VocabularyError for a model that does not speak the target's tokens, HeadError for a head that was made
+    for another target.
     """
     if spec.model is None:
         return None
+    if getattr(DRAFTERS.load(spec.parts[-1] if spec.parts else spec.name), "takes_head", False):
+        from outrider.draft_heads import ready_head
+
+        return ready_head(spec.model, target, weights=weights)
     from outrider.models.compare import check_same_vocabulary
     from outrider.models.load import load_model
 
@@ -110,7 +116,7 @@ def check_drafter_options(options: Any) -> None:
 
 
 def assemble(
-    spec: DrafterSpec, target: Target, model: LoadedModel | None, options: Mapping[str, Any]
+    spec: DrafterSpec, target: Target, model: LoadedModel | ReadyHead | None, options: Mapping[str, Any]
 ) -> Drafter:
     """Make the drafter of a parsed name, its model already loaded; unknown options are an OptionError.
 

@@ -58,6 +58,7 @@ DRAFTERS = Table(
         "merged": "outrider.loop.draft.merged:MergedDrafter",
         "auto": "outrider.loop.draft.auto:AutoDrafter",
         "lm": "outrider.loop.draft.lm:ModelDrafter",
+        "eagle": "outrider.loop.draft.eagle:EagleDrafter",
     },
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -54,6 +55,17 @@ class HeadPass(Protocol):
         `hidden [1, R, H]`, the inputs of rows that continue these.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyHead:
+    """A head that was loaded for a target."""
+
+    run: HeadPass
+    features: tuple[int, ...]
+    """The target's states that it reads, as `PassOutput.hidden` names them."""
+    cost: float
+    """The time of a pass over one of the target, by the bytes that each reads; 0 where one does not say."""
 
 
 class TorchHeadPass:

@@ -15,7 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
-from outrider.models.base import Batch
+from outrider.models.base import NORMED, Batch, PassOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,7 @@ class ToyTarget:
     ) -> None:
         assert like is None or like.vocab_size == vocab_size
         self.vocab_size: int = vocab_size
+        self.hidden_size: int = vocab_size
         self.context_limit = context_limit
         self._reach: int = max(order, like._reach) if like else order
         self._order, self._seed, self._zeros = order, seed, zeros
@@ -132,6 +133,34 @@ class ToyTarget:
 
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Return float32 logits [W, V] of the wanted rows; all rows become pending in their caches."""
+        texts = self._append(batch, caches)
+        logits = [self._logits_after(texts[row]) for row in batch.wanted]
+        return torch.tensor(logits, dtype=torch.float32).reshape(len(batch.wanted), self.vocab_size)
+
+    def run(self, batch: Batch, caches: Sequence[Cache], *, captured: Sequence[int] = ()) -> PassOutput:
+        """Run one pass; the states after a layer are the logits, kept finite, and less in lower layers.
+
+        Those after the norm are as after the last layer.
+        """
+        texts = self._append(batch, caches)
+        rows = torch.tensor([self._logits_after(text) for text in texts], dtype=torch.float32)
+        rows = rows.reshape(len(batch), self.vocab_size)
+        finite = rows.clamp(min=-8.0)
+        shares = [self.layers if layer == NORMED else layer + 1 for layer in captured]
+        hidden = [finite * share / self.layers for share in shares]
+        states = torch.stack(hidden) if hidden else rows.new_empty(0, *rows.shape)
+        return PassOutput(rows[list(batch.wanted)], states)
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """Return a one for each token at its place, [R, V]."""
+        return torch.eye(self.vocab_size)[list(tokens)]
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Return normed hidden states as they are: they are logits."""
+        return hidden
+
+    def _append(self, batch: Batch, caches: Sequence[Cache]) -> list[list[int]]:
+        """Make all rows pending in their caches, and return the text up to each."""
         texts: list[list[int]] = []
         for row in range(len(batch)):
             cache = caches[batch.sequences[row]]
@@ -149,8 +178,7 @@ class ToyTarget:
             assert not cache.pending
             rows = [row for row in range(len(batch)) if batch.sequences[row] == index]
             cache.pending = [batch.tokens[row] for row in rows]
-        logits = [self._logits_after(texts[row]) for row in batch.wanted]
-        return torch.tensor(logits, dtype=torch.float32).reshape(len(batch.wanted), self.vocab_size)
+        return texts
 
     def _logits_after(self, tokens: Sequence[int]) -> list[float]:
         context = tuple(tokens[max(0, len(tokens) - self._reach) :])

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from outrider.heads.passes import HeadPass
+from outrider.errors import OptionError
+from outrider.heads.passes import HeadPass, ReadyHead
 from outrider.loop.draft.eagle_rows import Followed, HeadReader
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
@@ -46,6 +47,8 @@ class EagleDrafter(ModelTreeDrafter):
     """
 
     takes_model: ClassVar[bool] = True
+    takes_head: ClassVar[bool] = True
+    is_part: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -74,3 +77,9 @@ class EagleDrafter(ModelTreeDrafter):
         known = followed.read + sum(len(states) for states in followed.waiting)
         assert start == known, "states follow each other without a gap"
         self._rows.take(followed, hidden.transpose(0, 1).flatten(1))
+
+
+def _needed(head: ReadyHead | None) -> ReadyHead:
+    if head is None:
+        raise OptionError("the drafter 'eagle' needs a head: write eagle:PATH")
+    return head

@@ -17,6 +17,7 @@ from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.loop.draft.guess import BINS
 from outrider.loop.draft.held import TreeReader
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
+from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.options import check_range, read_options
 from outrider.loop.draft.rates import Rates
 from outrider.loop.draft.shape import parse_shape
@@ -107,6 +108,17 @@ class ModelDrafter:
         shape = parse_shape(read.tree) if read.tree else ()
         reader = TreeReader(model.target, target.vocab_size)
         return ModelTreeDrafter(reader, cost, width=read.width, shape=shape)
+
+    @classmethod
+    def beside(
+        cls, target: Target, model: LoadedModel | None, guesses: MixedGuesses, *, width: int, name: str
+    ) -> Drafter:
+        """Make a drafter whose trees hold the guesses of others, too."""
+        if model is None:
+            raise OptionError("the drafter 'lm' needs a model: write lm:PATH")
+        reader = TreeReader(model.target, target.vocab_size)
+        cost = relative_cost(model.target, target)
+        return ModelTreeDrafter(reader, cost, width=width, name=name, beside=guesses)
 
     def open(self, prompt: Sequence[int], tenant: str = "") -> DraftState:
         """Start a cache; the prompt is read with the first draft."""
