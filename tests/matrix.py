@@ -12,6 +12,9 @@ from typing import Any
 import torch
 
 from conftest import RandomTrees, toy_model
+from outrider.heads.eagle3 import Eagle3Config, Eagle3Head
+from outrider.heads.layer import LayerConfig
+from outrider.heads.passes import ReadyHead, TorchHeadPass
 from outrider.loop.draft.base import Drafter
 from outrider.models.toy import ToyTarget
 from outrider.registry import DRAFTERS, RULES
@@ -20,8 +23,14 @@ from outrider.types import Guarantee
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "lm, width 3": ("lm", {"width": 3}),
     "lm, tree 3,2,1": ("lm", {"tree": "3,2,1"}),
+    "eagle, tree 3,2,1": ("eagle", {"tree": "3,2,1"}),
 }
-WITH_MODEL = {"merged with lm": "merged", "auto with lm": "auto"}
+WITH_MODEL = {
+    "merged with lm": ("merged", "lm"),
+    "auto with lm": ("auto", "lm"),
+    "merged with eagle": ("merged", "eagle"),
+    "auto with eagle": ("auto", "eagle"),
+}
 ALL_DRAFTERS = [*DRAFTERS, *VARIANTS, *WITH_MODEL, "random trees"]
 EOS = (3,)
 """The end token of the models that settings are tested with."""
@@ -143,13 +152,32 @@ def make_drafter(
     """Build a drafter; one that takes a model gets `model`, or one whose laws are `share` of the target's."""
     if name == "random trees":
         return RandomTrees(3, vocab=target.vocab_size)
-    drafting = toy_model(model or ToyTarget(target.vocab_size, seed=9, like=target, share=share))
+
+    def drafting(kind: Any) -> Any:
+        if getattr(kind, "takes_head", False):
+            return random_head(target)
+        return toy_model(model or ToyTarget(target.vocab_size, seed=9, like=target, share=share))
+
     if name in WITH_MODEL:
-        several: Drafter = DRAFTERS.load(WITH_MODEL[name]).merge(
-            target, drafting, ("suffix", "recycle", "lm"), {}
+        several, part = WITH_MODEL[name]
+        made: Drafter = DRAFTERS.load(several).merge(
+            target, drafting(DRAFTERS.load(part)), ("suffix", "recycle", part), {}
         )
-        return several
+        return made
     name, options = VARIANTS.get(name, (name, {}))
     kind = DRAFTERS.load(name)
-    drafter: Drafter = kind.build(target, drafting if kind.takes_model else None, dict(options))
+    drafter: Drafter = kind.build(target, drafting(kind) if kind.takes_model else None, dict(options))
     return drafter
+
+
+def random_head(target: ToyTarget) -> ReadyHead:
+    """Return an EAGLE-3 head of random weights, which names all tokens but one."""
+    size = target.vocab_size
+    layer = LayerConfig(hidden_size=size, intermediate_size=8, heads=2, kv_heads=1, head_dim=size // 2)
+    config = Eagle3Config(layer, size, size - 1, size, feature_layers=(1, 3, 6))
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        head = Eagle3Head(config, torch.arange(size - 1)).requires_grad_(False)
+        head.head.weight.mul_(4.0)  # surer than a new one
+    run = TorchHeadPass(head, embed=target.embed)
+    return ReadyHead(run, size, size, target.context_limit, (1, 3, 6), 0.0)

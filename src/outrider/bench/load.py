@@ -16,6 +16,7 @@ from outrider.bench.traffic import Answer, Load, Run, drive
 from outrider.drafters import DrafterSpec, assemble, draft_model, parse_drafter
 from outrider.engine.scheduler import Limits
 from outrider.errors import PromptError, counted
+from outrider.heads.passes import ReadyHead
 from outrider.loop.draft.base import Drafter
 from outrider.models.base import LoadedModel
 from outrider.sampling.params import SamplingParams
@@ -31,8 +32,8 @@ class LoadContestant:
     name: str
     llm: LLM
     spec: DrafterSpec
-    model: LoadedModel | None
-    """The model it drafts with, loaded once."""
+    model: LoadedModel | ReadyHead | None
+    """The model or the head it drafts with, loaded once."""
     options: Mapping[str, Any]
     fails: bool
     """Every guess is spoilt."""

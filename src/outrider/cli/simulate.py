@@ -164,7 +164,7 @@ def _curves(
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
     from outrider.drafters import draft_model
-    from outrider.llm import measured_latency
+    from outrider.llm import draft_latency, measured_latency
 
     if name in PUBLISHED or name.endswith(".json"):
         if spec.model is not None:
@@ -175,7 +175,7 @@ def _curves(
     draft = draft_model(spec, loaded, weights=weights, device=device)
     with notes.status("timing passes"):
         latency = with_reading(loaded.target, measured_latency(loaded).get())
-        return loaded, latency, None if draft is None else measured_latency(draft).get()
+        return loaded, latency, None if draft is None else draft_latency(draft)
 
 
 def _lengths(

@@ -57,15 +57,31 @@ class HeadPass(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class ReadyHead:
-    """A head that was loaded for a target."""
+    """A head that was loaded for a target. It can be timed like a `models.base.Target`."""
 
     run: HeadPass
+    hidden_size: int
+    """H: width of its inputs."""
+    vocab_size: int
+    """V: tokens of the target."""
+    context_limit: int
+    """The target's."""
     features: tuple[int, ...]
     """The target's states that it reads, as `PassOutput.hidden` names them."""
     cost: float
     """The time of a pass over one of the target, by the bytes that each reads; 0 where one does not say."""
+    can_branch = True
+    can_capture = False
+
+    def new_cache(self, pages: Sequence[Page] = ()) -> Cache:
+        """Return a cache of the head."""
+        return self.run.new_cache(pages)
+
+    def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
+        """Run the head on zeros as a target would be run, so that passes can be timed; logits [W, Vd]."""
+        return self.run.run(batch, caches, inputs=torch.zeros(len(batch), self.hidden_size)).logits
 
 
 class TorchHeadPass:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
-from outrider.models.base import LoadedModel, Target
+from outrider.models.base import Target
 from outrider.sampling.draws import Draws
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
@@ -63,8 +63,11 @@ class DrafterClass(Protocol):
     takes_model: ClassVar[bool]
     """True when the text after the colon of `name:…` names a model to draft with."""
 
-    def build(self, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
-        """Make a drafter for this target; unknown options are an OptionError."""
+    def build(self, target: Target, model: Any, options: dict[str, Any]) -> Drafter:
+        """Make a drafter for this target; unknown options are an OptionError.
+
+        `model`: what it drafts with, a `LoadedModel`, or a `ReadyHead` where the class has `takes_head` set.
+        """
         ...
 
 
@@ -74,9 +77,7 @@ class MergingClass(Protocol):
     It has `takes_parts` set; those that can be parts have `is_part` set.
     """
 
-    def merge(
-        self, target: Target, model: LoadedModel | None, parts: Sequence[str], options: dict[str, Any]
-    ) -> Drafter:
+    def merge(self, target: Target, model: Any, parts: Sequence[str], options: dict[str, Any]) -> Drafter:
         """Make a drafter of these parts for this target; unknown options are an OptionError."""
         ...
 

@@ -16,8 +16,8 @@ from outrider.heads.passes import HeadPass, ReadyHead
 from outrider.loop.draft.eagle_rows import Followed, HeadReader
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
-from outrider.loop.draft.options import check_range
-from outrider.loop.draft.shape import Shape, parse_shape
+from outrider.loop.draft.options import check_range, read_options
+from outrider.loop.draft.shape import Shape, height, parse_shape
 from outrider.models.base import Target
 
 
@@ -68,6 +68,23 @@ class EagleDrafter(ModelTreeDrafter):
         super().__init__(reader, cost, width=width, shape=shape, levels=depth, name=name, beside=beside)
         self.features = tuple(features)
         self._rows = reader
+
+    @classmethod
+    def build(cls, target: Target, model: ReadyHead | None, options: dict[str, Any]) -> EagleDrafter:
+        """Make a drafter of a head that was loaded for this target; `options`: fields of `EagleOptions`."""
+        read = read_options(EagleOptions, "eagle", options)
+        head = _needed(model)
+        shape = parse_shape(read.tree) if read.tree else ()
+        depth = height(shape) if shape else read.depth
+        return cls(head.run, target, head.features, head.cost, width=read.width, depth=depth, shape=shape)
+
+    @classmethod
+    def beside(
+        cls, target: Target, model: ReadyHead | None, guesses: MixedGuesses, *, width: int, name: str
+    ) -> EagleDrafter:
+        """Make a drafter whose trees hold the guesses of others, too."""
+        head = _needed(model)
+        return cls(head.run, target, head.features, head.cost, width=width, name=name, beside=guesses)
 
     def feed(
         self, state: tuple[Followed, Any, Any], start: int, tokens: Sequence[int], hidden: Tensor
