@@ -14,6 +14,7 @@ import torch
 from conftest import RandomTrees, toy_model
 from outrider.heads.eagle3 import Eagle3Config, Eagle3Head
 from outrider.heads.layer import LayerConfig
+from outrider.heads.medusa import MedusaConfig, MedusaHeads
 from outrider.heads.passes import ReadyHead, TorchHeadPass
 from outrider.loop.draft.base import Drafter
 from outrider.models.toy import ToyTarget
@@ -24,12 +25,14 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "lm, width 3": ("lm", {"width": 3}),
     "lm, tree 3,2,1": ("lm", {"tree": "3,2,1"}),
     "eagle, tree 3,2,1": ("eagle", {"tree": "3,2,1"}),
+    "medusa, tree 3,2,1": ("medusa", {"tree": "3,2,1"}),
 }
 WITH_MODEL = {
     "merged with lm": ("merged", "lm"),
     "auto with lm": ("auto", "lm"),
     "merged with eagle": ("merged", "eagle"),
     "auto with eagle": ("auto", "eagle"),
+    "merged with medusa": ("merged", "medusa"),
 }
 ALL_DRAFTERS = [*DRAFTERS, *VARIANTS, *WITH_MODEL, "random trees"]
 EOS = (3,)
@@ -155,7 +158,7 @@ def make_drafter(
 
     def drafting(kind: Any) -> Any:
         if getattr(kind, "takes_head", False):
-            return random_head(target)
+            return random_medusa(target) if kind is DRAFTERS.load("medusa") else random_head(target)
         return toy_model(model or ToyTarget(target.vocab_size, seed=9, like=target, share=share))
 
     if name in WITH_MODEL:
@@ -181,3 +184,10 @@ def random_head(target: ToyTarget) -> ReadyHead:
         head.head.weight.mul_(4.0)  # surer than a new one
     run = TorchHeadPass(head, embed=target.embed)
     return ReadyHead(run, size, size, target.context_limit, (1, 3, 6), 0.0)
+
+
+def random_medusa(target: ToyTarget) -> MedusaHeads:
+    """Return four Medusa heads of random weights."""
+    with torch.random.fork_rng():
+        torch.manual_seed(6)
+        return MedusaHeads(MedusaConfig(target.vocab_size, target.vocab_size, 4)).requires_grad_(False)

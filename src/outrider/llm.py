@@ -16,13 +16,11 @@ from outrider.engine.samples import gather, submit_samples
 from outrider.engine.scheduler import Limits
 from outrider.engine.service import Service
 from outrider.errors import CapabilityError, OptionError, PromptError, UnknownNameError
-from outrider.heads.passes import ReadyHead
 from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter
 from outrider.models.base import LoadedModel
-from outrider.planner.latency import Latency
 from outrider.planner.machine import processor
-from outrider.planner.measured import MeasuredLatency, measure_latency
+from outrider.planner.measured import MeasuredLatency
 from outrider.prompts import Messages, Prompt, check_messages, is_messages, is_several, token_ids
 from outrider.sampling import checks
 from outrider.sampling.params import SamplingParams
@@ -279,11 +277,6 @@ def measured_latency(model: LoadedModel) -> MeasuredLatency:
     subject = {name: str(model.details.get(name)) for name in details}
     subject |= {"processor": processor(), "threads": str(torch.get_num_threads()), "model": model.name}
     return MeasuredLatency(model.target, subject, cache_directory("latency"))
-
-
-def draft_latency(draft: LoadedModel | ReadyHead) -> Latency:
-    """Return the latency curve of what drafts: a model's is kept, a head's is measured each time."""
-    return measured_latency(draft).get() if isinstance(draft, LoadedModel) else measure_latency(draft)
 
 
 def _settings(params: SamplingParams | None, options: dict[str, Any]) -> SamplingParams:

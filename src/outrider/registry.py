@@ -59,6 +59,7 @@ DRAFTERS = Table(
         "auto": "outrider.loop.draft.auto:AutoDrafter",
         "lm": "outrider.loop.draft.lm:ModelDrafter",
         "eagle": "outrider.loop.draft.eagle:EagleDrafter",
+        "medusa": "outrider.loop.draft.medusa:MedusaDrafter",
     },
 )
 

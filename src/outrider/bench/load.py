@@ -13,10 +13,10 @@ from outrider.bench.failing import PREFIX, FailingDrafter
 from outrider.bench.run import WARM_UP_TOKENS, progress, turned
 from outrider.bench.suites import Prompt, Suite
 from outrider.bench.traffic import Answer, Load, Run, drive
+from outrider.draft_heads import Ready
 from outrider.drafters import DrafterSpec, assemble, draft_model, parse_drafter
 from outrider.engine.scheduler import Limits
 from outrider.errors import PromptError, counted
-from outrider.heads.passes import ReadyHead
 from outrider.loop.draft.base import Drafter
 from outrider.models.base import LoadedModel
 from outrider.sampling.params import SamplingParams
@@ -32,7 +32,7 @@ class LoadContestant:
     name: str
     llm: LLM
     spec: DrafterSpec
-    model: LoadedModel | ReadyHead | None
+    model: LoadedModel | Ready | None
     """The model or the head it drafts with, loaded once."""
     options: Mapping[str, Any]
     fails: bool

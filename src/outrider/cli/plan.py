@@ -71,7 +71,8 @@ def plan(
     from outrider.bench.provenance import provenance
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
-    from outrider.llm import draft_latency, measured_latency
+    from outrider.draft_heads import draft_latency
+    from outrider.llm import measured_latency
     from outrider.planner.forecast import Costs
 
     notes = terminal.console(stderr=True)

@@ -163,8 +163,9 @@ def _curves(
     from outrider.bench.curves import PUBLISHED, read_latency, with_reading
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
+    from outrider.draft_heads import draft_latency
     from outrider.drafters import draft_model
-    from outrider.llm import draft_latency, measured_latency
+    from outrider.llm import measured_latency
 
     if name in PUBLISHED or name.endswith(".json"):
         if spec.model is not None:
