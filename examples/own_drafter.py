@@ -15,6 +15,7 @@ class Stutter:
     speculates = True
     observes = False
     features = ()
+    caches = ()
 
     def open(self, prompt, tenant=""):
         return None

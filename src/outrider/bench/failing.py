@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from outrider.cache.base import Cache
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.types import DraftTree
 
@@ -30,11 +31,11 @@ class FailingDrafter:
         self.name = PREFIX + drafter.name
         self.has_law, self.weighs_costs = drafter.has_law, drafter.weighs_costs
         self.speculates, self.observes = drafter.speculates, drafter.observes
-        self.features = drafter.features
+        self.features, self.caches = drafter.features, drafter.caches
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
+    def open(self, prompt: Sequence[int], tenant: str = "", *caches: Sequence[Cache]) -> Any:
         """Pass on."""
-        return self._drafter.open(prompt, tenant)
+        return self._drafter.open(prompt, tenant, *caches)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return the other drafter's trees, spoilt."""

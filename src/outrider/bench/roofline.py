@@ -13,7 +13,7 @@ from outrider import native
 from outrider.errors import CapabilityError, OptionError
 from outrider.models.base import Target
 from outrider.models.config import DecoderConfig
-from outrider.planner.cost import in_turns
+from outrider.planner.cost import SETTLING, in_turns, settle
 from outrider.planner.probe import TargetProbe
 
 ROWS = (1, 2, 4, 8, 16)
@@ -67,6 +67,7 @@ def measure_roofline(
     passes: dict[int, list[float]] = {count: [] for count in rows}
     for count in in_turns([(0,), tuple(rows)], repeats):
         if count:
+            settle(probe, count, SETTLING)
             passes[count].append(probe.time(count))
         else:
             reader.seconds()  # fetches what passes drove out of the caches, as one pass does for the next

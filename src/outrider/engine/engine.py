@@ -133,6 +133,7 @@ class Engine:
             drafter_name=self._drafter_name,
             has_law=self._drafter.has_law,
             budget=self._budget,
+            draft_caches=self._drafter.caches,
             **options,
         )
 

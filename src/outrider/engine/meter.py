@@ -62,12 +62,13 @@ class MeteredDrafter:
         self.name, self.has_law = drafter.name, drafter.has_law
         self.weighs_costs, self.observes = drafter.weighs_costs, drafter.observes
         self.speculates, self.features = drafter.speculates, drafter.features
+        self.caches = drafter.caches
         self._seconds = 0.0
         self._asks, self._asked = 0, 0.0
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
+    def open(self, prompt: Sequence[int], tenant: str = "", *caches: Sequence[Cache]) -> Any:
         """Pass on."""
-        return self._drafter.open(prompt, tenant)
+        return self._drafter.open(prompt, tenant, *caches)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Pass on, timed."""

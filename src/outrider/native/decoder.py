@@ -156,6 +156,17 @@ class NativeDecoder:
             self._embedding.read(token, row)
         return torch.from_numpy(rows)
 
+    def head(self, hidden: Tensor) -> Tensor:
+        """Return float32 logits [R, V] of hidden states [R, D] after the final norm.
+
+        ValueError for states of another width.
+        """
+        rows = hidden.detach().to("cpu", torch.float32).contiguous().numpy()
+        logits = np.empty((len(rows), self.vocab_size), np.float32)
+        with self._running:
+            self._core.head(rows, min(torch.get_num_threads(), self.most_threads), logits)
+        return torch.from_numpy(logits)
+
     def cancel(self) -> None:
         """Stop the pass that is running in another thread, at its next layer; without one, do nothing."""
         self._core.cancel()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 CONTEXTS = (256, 2048)
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+SETTLING = 0.015
+"""Seconds of passes of a count before it is timed."""
 
 Item = TypeVar("Item")
 
@@ -51,6 +54,13 @@ def in_turns(groups: Sequence[Sequence[Item]], repeats: int) -> Iterator[Item]:
             yield from _turned(group, turn)
 
 
+def settle(probe: Probe, rows: int, seconds: float) -> None:
+    """Run passes for so long: after much longer ones a processor is slower for a while, its clock low."""
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        probe.time(rows)
+
+
 def _turned(items: Sequence[Item], turn: int) -> list[Item]:
     start = turn % len(items)
     return [*items[start:], *items[:start]]
@@ -65,7 +75,8 @@ def measure_curves(
 ) -> list[list[CostPoint]]:
     """Time passes over each count of rows at each context, on each probe; return the medians, by probe.
 
-    Counts and probes are interleaved. A context that leaves no room for the longest chain is left out.
+    Counts and probes are interleaved, and each is timed after passes of its own (`settle`). A context that
+    leaves no room for the longest chain is left out.
     """
     assert repeats >= 1
     assert min(rows) == 1, "ratios need the time of one row"
@@ -81,6 +92,7 @@ def measure_curves(
                 probe.time(count)
         times: dict[tuple[int, int], list[float]] = {key: [] for group in passes for key in group}
         for index, count in in_turns(passes, repeats):
+            settle(probes[index], count, SETTLING)
             times[index, count].append(probes[index].time(count))
         medians = {key: statistics.median(seconds) for key, seconds in times.items()}
         for index, own in enumerate(points):

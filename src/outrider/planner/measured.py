@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from outrider.models.base import Target
-from outrider.planner.cost import in_turns
+from outrider.planner.cost import SETTLING, in_turns, settle
 from outrider.planner.latency import Latency
 from outrider.planner.probe import TargetProbe
 
@@ -25,18 +25,27 @@ FAR_SECONDS = 3.0
 SECONDS = 1.5
 """Time spent on measuring, unless `FEWEST_ROUNDS` take longer."""
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
+FEW_ROWS = 16
+"""The most that a pass mostly has while nothing but drafts is in it."""
+SETTLING_LONG = 0.1
+"""Seconds of passes before one is timed, where much was read just before."""
+TIMED = 2
+"""Passes that are timed in a turn."""
 CHECKED = (1, 8)
 """Counts of rows that are timed again when a curve was kept."""
 BUSY = 0.8
 """A kept curve was measured on a busy machine where one of these takes less than this share of its time."""
-_VERSION = 3
+_VERSION = 4
 
 
 def measure_latency(target: Target) -> Latency:
     """Time passes of 1 to 64 rows on top of up to 64 cached tokens, and a few on top of 1024.
 
-    The counts take turns, and what a third of the times of each don't exceed stands: a machine shared with
-    others slows many passes down, and now and then runs one much faster than the rest.
+    A processor is slower for a while after a long pass (its clock falls under load), and a decoder mostly
+    runs passes of a few rows one after another. So each count is timed when passes of its own have gone
+    before (`settle`), and the long ones come last. The counts take turns, and what a third of the times of
+    each don't exceed stands: a machine shared with others slows many passes down, and now and then runs one
+    much faster than the rest.
     """
     probe = TargetProbe(target)
     rows = [count for count in ROWS if count <= target.context_limit] or [1]
@@ -44,11 +53,15 @@ def measure_latency(target: Target) -> Latency:
     for count in rows:
         probe.time(count)  # the first pass of a shape may set things up
     times: dict[int, list[float]] = {count: [] for count in rows}
+    few = [count for count in rows if count <= FEW_ROWS]
     started = time.perf_counter()
-    for turn, count in enumerate(in_turns([rows], MOST_ROUNDS)):
-        rounds = turn // len(rows)
+    for turn, count in enumerate(in_turns([few], MOST_ROUNDS)):
+        rounds = turn // len(few)
         if rounds >= FEWEST_ROUNDS and time.perf_counter() - started > SECONDS:
             break
+        settle(probe, count, SETTLING)
+        times[count] += [1000 * probe.time(count) for _ in range(TIMED)]
+    for count in rows[len(few) :] * FEWEST_ROUNDS:
         times[count].append(1000 * probe.time(count))
     usual = {count: _usual(found) for count, found in times.items()}
     if len(usual) == 1:  # a context of one token leaves nothing to draft
@@ -65,6 +78,7 @@ def _per_key(target: Target, near: Mapping[int, float]) -> float:
     context = min(FAR_CONTEXT, max(NEAREST_FAR_CONTEXT, affordable))
     probe = TargetProbe(target)
     probe.fill(context)
+    settle(probe, FAR_ROWS, SETTLING_LONG)
     far = 1000 * _usual([probe.time(FAR_ROWS) for _ in range(2 + FEWEST_ROUNDS)])
     return (far - near[FAR_ROWS]) / (FAR_ROWS * (context - CONTEXT))
 
@@ -79,10 +93,12 @@ def _is_quieter(target: Target, kept: Latency) -> bool:
     probe = TargetProbe(target)
     rows = [count for count in CHECKED if count in kept.rows]
     probe.fill(max(0, min(CONTEXT, target.context_limit - max(rows))))
-    return any(
-        1000 * _usual([probe.time(count) for _ in range(2 + FEWEST_ROUNDS)]) < BUSY * kept.at(count)
-        for count in rows
-    )
+    for count in rows:
+        settle(probe, count, SETTLING)
+        now = 1000 * _usual([probe.time(count) for _ in range(2 + FEWEST_ROUNDS)])
+        if now < BUSY * kept.at(count):
+            return True
+    return False
 
 
 class MeasuredLatency:

@@ -42,6 +42,7 @@ def commit(
     if finish_reason is None:
         feed(sequence, drafter, rows, hidden)
         drafter.extend(sequence.draft_state, committed.tokens, committed.kept)
+        sequence.told = len(sequence.tokens)
     return committed
 
 

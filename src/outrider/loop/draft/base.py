@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
+from outrider.cache.base import Cache, CacheKind
 from outrider.models.base import Target
 from outrider.sampling.draws import Draws
 from outrider.sampling.params import SamplingParams
@@ -106,10 +107,19 @@ class Drafter(Protocol):
     and `feed` is never called.
     """
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
+    caches: tuple[CacheKind, ...]
+    """The caches that it keeps for every sequence; () where it keeps none.
+
+    They count as the target's own do, and their pages are stored for texts that begin alike. So a cache holds
+    the committed text as far as `extend` has told of it, and maybe guesses behind that.
+    """
+
+    def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`.
 
-        What is learned across sequences is kept apart by `tenant`.
+        What is learned across sequences is kept apart by `tenant`. `caches`: one of each kind in
+        `Drafter.caches`, left out where that is (). They may hold the beginning of the prompt already; those
+        made of the target's states (`CacheKind.of_states`) all as much of it, and `feed` begins right behind.
         """
         ...
 
@@ -129,9 +139,9 @@ class Drafter(Protocol):
 
         `tokens [n]` stand at the positions from `start` on, and `hidden [C, n, D]` holds their states in the
         order of `features`; it is to be read now or copied. Calls follow each other without a gap, from the
-        first token that the target reads (0, or where a stored prefix ends). The last committed token has not
-        been run, so it comes with the next step, and with a first draft what is missing may be more: the end
-        of the prompt is run together with it.
+        first token that the target reads (0, or where what is stored of the prompt ends). The last committed
+        token has not been run, so it comes with the next step, and with a first draft what is missing may be
+        more: the end of the prompt is run together with it.
         """
         ...
 
@@ -140,5 +150,5 @@ class Drafter(Protocol):
         ...
 
     def close(self, state: Any) -> None:
-        """Free what `open` took."""
+        """Free what `open` took, the caches that it was given included."""
         ...

@@ -13,12 +13,14 @@ from torch import Tensor
 
 from outrider.errors import OptionError
 from outrider.heads.passes import HeadPass, ReadyHead
+from outrider.loop.draft.base import Ask
 from outrider.loop.draft.eagle_rows import Followed, HeadReader
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.options import check_range, read_options
 from outrider.loop.draft.shape import Shape, height, parse_shape
 from outrider.models.base import Target
+from outrider.types import DraftTree
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,13 @@ class EagleDrafter(ModelTreeDrafter):
         """Make a drafter whose trees hold the guesses of others, too."""
         head = _needed(model)
         return cls(head.run, target, head.features, head.cost, width=width, name=name, beside=guesses)
+
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+        """Return a tree for each ask; the head's caches then hold no guesses any more."""
+        trees = super().propose(asks)
+        for ask in asks:
+            ask.state[0].rewind()
+        return trees
 
     def feed(
         self, state: tuple[Followed, Any, Any], start: int, tokens: Sequence[int], hidden: Tensor

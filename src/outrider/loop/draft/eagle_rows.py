@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outrider.cache.base import Cache
+from outrider.cache.base import Cache, CacheKind
 from outrider.heads.passes import HeadPass
 from outrider.loop.draft.held import Branches, shared
 from outrider.models.base import Batch
@@ -63,10 +63,12 @@ class HeadReader:
     def __init__(self, head: HeadPass, vocabulary: int, context_limit: int) -> None:
         """`vocabulary` and `context_limit` are the target's."""
         self._head, self._vocabulary, self.context_limit = head, vocabulary, context_limit
+        self.caches: tuple[CacheKind, ...] = (CacheKind(head.new_cache, context_limit, of_states=True),)
 
-    def begin(self, prompt: Sequence[int]) -> Followed:
-        """Start a cache; it fills as states of the target come."""
-        return Followed(self._head.new_cache(), list(prompt))
+    def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Followed:
+        """Take the cache, or start one; it fills as states of the target come."""
+        cache = caches[0] if caches else self._head.new_cache()
+        return Followed(cache, list(prompt), cache.length)
 
     def take(self, followed: Followed, states: Tensor) -> None:
         """Take states [n, C * D] of the target; those of a longer piece of text are read at once.

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from outrider.cache.base import Cache, CacheKind
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.guess import Grown, Guesser, best_first
 from outrider.loop.draft.mixed import MixedGuesses, MixedState
@@ -32,13 +33,14 @@ class GuessingDrafter:
     weighs_costs = True
     speculates = True
     features: tuple[int, ...] = ()
+    caches: tuple[CacheKind, ...] = ()
 
     def __init__(self, name: str, guessers: Sequence[Guesser], *, max_nodes: int, threshold: float) -> None:
         self._guesses = MixedGuesses(guessers)
         self.name, self.observes = name, self._guesses.observes
         self._max_nodes, self._threshold = max_nodes, threshold
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> GuessingState:
+    def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> GuessingState:
         """Return what the guessers know of a new sequence."""
         return GuessingState(self._guesses.open(prompt, tenant))
 

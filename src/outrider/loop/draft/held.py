@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch.nn.functional as F
 from torch import Tensor
 
-from outrider.cache.base import Cache
+from outrider.cache.base import Cache, CacheKind
 from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
 from outrider.models.base import Batch, Target
 from outrider.types import DraftTree
@@ -90,9 +90,11 @@ class Reader(Protocol):
     """Tells what a model expects after nodes of trees, of many sequences at once."""
 
     context_limit: int
+    caches: tuple[CacheKind, ...]
+    """As `Drafter.caches`: one, or none."""
 
-    def begin(self, prompt: Sequence[int]) -> Any:
-        """Return a `Read` of a new sequence."""
+    def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Any:
+        """Return a `Read` of a new sequence, with the cache that is given, or a new one."""
         ...
 
     def read(self, wants: Sequence[tuple[Any, Branches, Sequence[int]]]) -> list[Tensor]:
@@ -113,10 +115,11 @@ class TreeReader:
     def __init__(self, model: Target, vocabulary: int) -> None:
         self._model, self._vocabulary = model, vocabulary
         self.context_limit = model.context_limit
+        self.caches: tuple[CacheKind, ...] = (CacheKind(model.new_cache, model.context_limit),)
 
-    def begin(self, prompt: Sequence[int]) -> Held:
-        """Start a cache; the prompt is read with the first draft."""
-        return Held(self._model.new_cache(), list(prompt))
+    def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Held:
+        """Take the cache, or start one; what it lacks of the prompt is read with the first draft."""
+        return Held(caches[0] if caches else self._model.new_cache(), list(prompt))
 
     def read(self, wants: Sequence[tuple[Held, Branches, Sequence[int]]]) -> list[Tensor]:
         """See `Reader.read`."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from outrider.cache.base import Cache, CacheKind
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.growth import Growth, Learned
 from outrider.loop.draft.held import Branches, Read, Reader
@@ -47,12 +48,15 @@ class ModelTreeDrafter:
         self.name, self.has_law, self.cost = name, beside is None, cost
         self.observes = beside is not None and beside.observes
         self._reader = reader
+        self.caches: tuple[CacheKind, ...] = reader.caches
         self._width, self._shape, self._levels, self._beside = width, shape, levels, beside
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> tuple[Read, Learned, Any]:
-        """Start a cache; the prompt is read with the first draft."""
+    def open(
+        self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()
+    ) -> tuple[Any, Learned, Any]:
+        """Take the cache, or start one; what it lacks of the prompt is read with the first draft."""
         beside = None if self._beside is None else self._beside.open(prompt, tenant)
-        return self._reader.begin(prompt), Learned(), beside
+        return self._reader.begin(prompt, caches), Learned(), beside
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a tree for each ask, the passes of the draft model shared by all of them."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from outrider.cache.base import Cache, CacheKind
 from outrider.errors import OptionError
 from outrider.heads.medusa import MedusaHeads
 from outrider.heads.vocab import expand
@@ -68,8 +69,9 @@ class MedusaReader:
     def __init__(self, heads: MedusaHeads, context_limit: int) -> None:
         self._heads, self.context_limit = heads.eval(), context_limit
         self.levels = heads.config.heads
+        self.caches: tuple[CacheKind, ...] = ()
 
-    def begin(self, prompt: Sequence[int]) -> Foreseen:
+    def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Foreseen:
         """Start a sequence; states of the target are still to come."""
         return Foreseen(list(prompt))
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from outrider.cache.base import Cache, CacheKind
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.options import no_options
 from outrider.models.base import LoadedModel, Target
@@ -21,6 +22,7 @@ class NoDrafter:
     weighs_costs = False
     observes = False
     features: tuple[int, ...] = ()
+    caches: tuple[CacheKind, ...] = ()
     speculates = False
     takes_model: ClassVar[bool] = False
 
@@ -30,7 +32,7 @@ class NoDrafter:
         no_options("none", options)
         return cls()
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> None:
+    def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> None:
         """Return None: there is nothing to remember."""
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "linear.hpp"
+
 namespace outrider {
 namespace {
 
@@ -53,6 +55,10 @@ void check_layers(const std::vector<int>& layers, int count, const char* what) {
     }
 }
 
+void check_threads(int threads) {
+    if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be from 1 to 1024");
+}
+
 }  // namespace
 
 Decoder::Decoder(Model model, const Kernels& kernels) : model_(std::move(model)), kernels_(kernels) {}
@@ -69,7 +75,7 @@ void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const O
     for (int layer : options.captured)
         if (std::find(options.layers.begin(), options.layers.end(), layer) == options.layers.end())
             throw std::invalid_argument("captured layer " + std::to_string(layer) + " is not run");
-    if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be from 1 to 1024");
+    check_threads(threads);
     for (const Cache* cache : caches)
         if (!cache->fits(layers, s.kv_heads, s.dim)) throw std::invalid_argument("a cache is of another model");
     const Hold hold(caches);
@@ -81,8 +87,7 @@ void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const O
                 parents.push_back(layout.parents[row] < 0 ? -1 : layout.parents[row] - layout.first[i]);
             caches[i]->reserve(std::move(parents));
         }
-        if (!team_ || !team_->alive() || team_->size() != threads) team_ = shared_team(threads);
-        threads_ = team_->advised();
+        gather_team(threads);
         Workspace workspace(model_, kernels_, layout, caches, space_, *team_, threads_);
         Stages stages(workspace, attention_space_, options, state_, logits, hidden);
         const int rows = widest(layout);
@@ -96,6 +101,39 @@ void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const O
         for (Cache* cache : caches) cache->drop();
         throw;
     }
+}
+
+void Decoder::head(const float* hidden, int rows, int threads, float* logits) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!model_.head) throw std::invalid_argument("the model lacks its top");
+    check_threads(threads);
+    if (rows == 0) return;
+    gather_team(threads);
+    Plan layout;
+    layout.rows = rows;
+    const std::vector<Cache*> none;
+    const std::vector<int> tiles = cut_tiles(rows, kernels_.group_rows);
+    const int width = model_.shape.hidden, vocab = model_.shape.vocab;
+    Workspace w(model_, kernels_, layout, none, space_, *team_, threads_);
+    team_->run(threads_, [&](int thread) {
+        kernels_.begin(widest(layout));
+        const Range mine = w.share_of(rows, thread);
+        for (int row = mine.begin; row < mine.end; ++row) {
+            float* x = w.x + size_t(row) * w.x_stride;
+            std::copy_n(hidden + size_t(row) * width, width, x);
+            std::fill(x + width, x + w.x_stride, 0.0f);
+        }
+        w.meet();
+        w.acts.pack(thread, w.threads, tiles, w.x, w.x_stride, {model_.head.get()});
+        w.meet();
+        linear(w, thread, {{model_.head.get(), nullptr}}, {tiles}, Into::Store, logits, vocab, vocab);
+        kernels_.end();
+    });
+}
+
+void Decoder::gather_team(int threads) {
+    if (!team_ || !team_->alive() || team_->size() != threads) team_ = shared_team(threads);
+    threads_ = team_->advised();
 }
 
 }  // namespace outrider

@@ -29,6 +29,9 @@ public:
     // has begun fails or is cancelled, nothing is pending in them.
     void run(const Batch& batch, const std::vector<Cache*>& caches, const Options& options, int threads,
              float* logits, float* hidden);
+    // Writes logits [rows][vocab] of hidden states [rows][hidden] after the final norm: the head alone.
+    // std::invalid_argument where there is none yet.
+    void head(const float* hidden, int rows, int threads, float* logits);
     // How many threads the last pass ran on: fewer than it was given where they only waited for each other.
     int threads() const { return threads_; }
     // Stops a pass that is running, at its next layer; without one, does nothing.
@@ -38,6 +41,9 @@ public:
     }
 
 private:
+    // Has a team of so many threads ready.
+    void gather_team(int threads);
+
     Model model_;
     const Kernels& kernels_;
     std::mutex mutex_;
