@@ -12,6 +12,10 @@ from typing import Any
 import torch
 
 from conftest import RandomTrees, toy_model
+from outrider.heads.eagle3 import Eagle3Config, Eagle3Head
+from outrider.heads.layer import LayerConfig
+from outrider.heads.medusa import MedusaConfig, MedusaHeads
+from outrider.heads.passes import ReadyHead, TorchHeadPass
 from outrider.loop.draft.base import Drafter
 from outrider.models.toy import ToyTarget
 from outrider.registry import DRAFTERS, RULES
@@ -22,10 +26,18 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "lm, tree 3,2,1": ("lm", {"tree": "3,2,1"}),
     "layerskip, width 3": ("layerskip", {"skip": "0-1", "width": 3}),
     "layerskip, tree 3,2,1": ("layerskip", {"skip": "1", "tree": "3,2,1"}),
+    "eagle, tree 3,2,1": ("eagle", {"tree": "3,2,1"}),
+    "medusa, tree 3,2,1": ("medusa", {"tree": "3,2,1"}),
 }
 NEEDED: dict[str, dict[str, Any]] = {"layerskip": {"skip": "1"}}
 """Options without which a drafter cannot be made for a model that has no texts."""
-WITH_MODEL = {"merged with lm": "merged", "auto with lm": "auto"}
+WITH_MODEL = {
+    "merged with lm": ("merged", "lm"),
+    "auto with lm": ("auto", "lm"),
+    "merged with eagle": ("merged", "eagle"),
+    "auto with eagle": ("auto", "eagle"),
+    "merged with medusa": ("merged", "medusa"),
+}
 ALL_DRAFTERS = [*DRAFTERS, *VARIANTS, *WITH_MODEL, "random trees"]
 EOS = (3,)
 """The end token of the models that settings are tested with."""
@@ -148,13 +160,39 @@ def make_drafter(
     """Build a drafter; one that takes a model gets `model`, or one whose laws are `share` of the target's."""
     if name == "random trees":
         return RandomTrees(3, vocab=target.vocab_size)
-    drafting = toy_model(model or ToyTarget(target.vocab_size, seed=9, like=target, share=share))
+
+    def drafting(kind: Any) -> Any:
+        if getattr(kind, "takes_head", False):
+            return random_medusa(target) if kind is DRAFTERS.load("medusa") else random_head(target)
+        return toy_model(model or ToyTarget(target.vocab_size, seed=9, like=target, share=share))
+
     if name in WITH_MODEL:
-        several: Drafter = DRAFTERS.load(WITH_MODEL[name]).merge(
-            target, drafting, ("suffix", "recycle", "lm"), {}
+        several, part = WITH_MODEL[name]
+        made: Drafter = DRAFTERS.load(several).merge(
+            target, drafting(DRAFTERS.load(part)), ("suffix", "recycle", part), {}
         )
-        return several
+        return made
     name, options = VARIANTS.get(name, (name, NEEDED.get(name, {})))
     kind = DRAFTERS.load(name)
-    drafter: Drafter = kind.build(target, drafting if kind.takes_model else None, dict(options))
+    drafter: Drafter = kind.build(target, drafting(kind) if kind.takes_model else None, dict(options))
     return drafter
+
+
+def random_head(target: ToyTarget) -> ReadyHead:
+    """Return an EAGLE-3 head of random weights, which names all tokens but one."""
+    size = target.vocab_size
+    layer = LayerConfig(hidden_size=size, intermediate_size=8, heads=2, kv_heads=1, head_dim=size // 2)
+    config = Eagle3Config(layer, size, size - 1, size, feature_layers=(0, 1, 2))
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        head = Eagle3Head(config, torch.arange(size - 1)).requires_grad_(False)
+        head.head.weight.mul_(4.0)  # surer than a new one
+    run = TorchHeadPass(head, embed=target.embed)
+    return ReadyHead(run, size, size, target.context_limit, (0, 1, 2), 0.0)
+
+
+def random_medusa(target: ToyTarget) -> MedusaHeads:
+    """Return four Medusa heads of random weights."""
+    with torch.random.fork_rng():
+        torch.manual_seed(6)
+        return MedusaHeads(MedusaConfig(target.vocab_size, target.vocab_size, 4)).requires_grad_(False)

@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "models.toy": {"models", "cache", "sampling"},
     "heads": {"models.config", "models.rope", "models.safetensors_source", "heads"},
     "heads.attend": {"models.attention"},
+    "heads.passes": {"models.attention", "models.base", "cache", "heads"},
     "loop": set(),
     "loop.accept": {"sampling", "loop.accept"},
     "loop.draft": {"sampling", "models.base", "heads", "cache.base", "loop.draft", "loop.verify"},
@@ -38,7 +39,8 @@ ALLOWED: dict[str, set[str]] = {
     "loop.step": {"sampling", "models.base", "loop", "planner"},
     "planner": {"models.base", "cache.base", "planner"},
     "engine": {"loop", "cache", "models.base", "planner", "sampling", "engine"},
-    "drafters": {"loop.draft", "models.base", "models.load", "models.compare"},
+    "draft_heads": {"heads", "models.base", "models.config", "native", "planner", "llm"},
+    "drafters": {"loop.draft", "models.base", "models.load", "models.compare", "draft_heads"},
     "prompts": set(),
     "llm": {
         "cache",
@@ -61,10 +63,22 @@ ALLOWED: dict[str, set[str]] = {
         "loop.accept",
         "loop.draft",
         "drafters",
+        "draft_heads",
         "bench",
     },
     "bench.roofline": {"models", "planner", "native", "bench"},
-    "cli": {"drafters", "engine", "llm", "models", "planner", "sampling", "bench", "loop.accept", "cli"},
+    "cli": {
+        "drafters",
+        "draft_heads",
+        "engine",
+        "llm",
+        "models",
+        "planner",
+        "sampling",
+        "bench",
+        "loop.accept",
+        "cli",
+    },
 }
 
 

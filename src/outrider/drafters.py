@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Drafter, DrafterClass, MergingClass
 from outrider.models.base import LoadedModel, capturing
 from outrider.registry import DRAFTERS
+
+if TYPE_CHECKING:
+    from outrider.draft_heads import Ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +87,19 @@ def build_drafter(
 
 def draft_model(
     spec: DrafterSpec, target: LoadedModel, *, weights: str = "auto", device: str = "auto"
-) -> LoadedModel | None:
-    """Load the model that a parsed name drafts with; None where it names none.
+) -> LoadedModel | Ready | None:
+    """Load the model or the head that a parsed name drafts with; None where it names none.
 
-    VocabularyError where it does not speak the target's tokens.
+    VocabularyError for a model that does not speak the target's tokens, HeadError for a head that was made
+    for another target.
     """
     if spec.model is None:
         return None
+    drafter = spec.parts[-1] if spec.parts else spec.name
+    if getattr(DRAFTERS.load(drafter), "takes_head", False):
+        from outrider.draft_heads import ready_head
+
+        return ready_head(drafter, spec.model, target, weights=weights)
     from outrider.models.compare import check_same_vocabulary
     from outrider.models.load import load_model
 
@@ -119,7 +128,10 @@ def check_drafter_options(options: Any) -> None:
 
 
 def assemble(
-    spec: DrafterSpec, target: LoadedModel, model: LoadedModel | None, options: Mapping[str, Any]
+    spec: DrafterSpec,
+    target: LoadedModel,
+    model: LoadedModel | Ready | None,
+    options: Mapping[str, Any],
 ) -> Drafter:
     """Make the drafter of a parsed name, its model already loaded; unknown options are an OptionError.
 

@@ -59,6 +59,8 @@ DRAFTERS = Table(
         "auto": "outrider.loop.draft.auto:AutoDrafter",
         "lm": "outrider.loop.draft.lm:ModelDrafter",
         "layerskip": "outrider.loop.draft.layerskip:LayerSkipDrafter",
+        "eagle": "outrider.loop.draft.eagle:EagleDrafter",
+        "medusa": "outrider.loop.draft.medusa:MedusaDrafter",
     },
 )
 

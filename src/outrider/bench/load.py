@@ -13,6 +13,7 @@ from outrider.bench.failing import PREFIX, FailingDrafter
 from outrider.bench.run import WARM_UP_TOKENS, progress, turned
 from outrider.bench.suites import Prompt, Suite
 from outrider.bench.traffic import Answer, Load, Run, drive
+from outrider.draft_heads import Ready
 from outrider.drafters import DrafterSpec, assemble, draft_model, parse_drafter
 from outrider.engine.scheduler import Limits
 from outrider.errors import PromptError, counted
@@ -31,8 +32,8 @@ class LoadContestant:
     name: str
     llm: LLM
     spec: DrafterSpec
-    model: LoadedModel | None
-    """The model it drafts with, loaded once."""
+    model: LoadedModel | Ready | None
+    """The model or the head it drafts with, loaded once."""
     options: Mapping[str, Any]
     fails: bool
     """Every guess is spoilt."""

@@ -72,6 +72,7 @@ def plan(
     from outrider.bench.provenance import provenance
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
+    from outrider.draft_heads import draft_latency
     from outrider.llm import measured_latency
     from outrider.planner.forecast import Costs
 
@@ -82,8 +83,8 @@ def plan(
         raise OptionError(f"beside drafts of {question.budget} tokens there is room for --context {room}")
     draft = draft_model(spec, loaded, weights=weights, device=device)
     with notes.status("timing passes"):
-        draft_latency = None if draft is None else measured_latency(draft).get()
-        costs = Costs(measured_latency(loaded).get(), draft_latency, context)
+        drafting = None if draft is None else draft_latency(draft)
+        costs = Costs(measured_latency(loaded).get(), drafting, context)
         machine = _machine(loaded.target, costs, notes)
     document = plan_document(question, costs, machine, provenance(loaded))
     if plot is not None:

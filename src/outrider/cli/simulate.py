@@ -164,6 +164,7 @@ def _curves(
     from outrider.bench.curves import PUBLISHED, read_latency, with_reading
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
+    from outrider.draft_heads import draft_latency
     from outrider.drafters import draft_model
     from outrider.llm import measured_latency
 
@@ -176,7 +177,7 @@ def _curves(
     draft = draft_model(spec, loaded, weights=weights, device=device)
     with notes.status("timing passes"):
         latency = with_reading(loaded.target, measured_latency(loaded).get())
-        return loaded, latency, None if draft is None else measured_latency(draft).get()
+        return loaded, latency, None if draft is None else draft_latency(draft)
 
 
 def _lengths(

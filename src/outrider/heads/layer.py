@@ -82,7 +82,8 @@ class HeadAttention(nn.Module):
         if config.qk_norm:
             self.query_norm = nn.RMSNorm(config.head_dim, config.norm_eps)
             self.key_norm = nn.RMSNorm(config.head_dim, config.norm_eps)
-        rope = config.rope
+        with torch.device("cpu"):  # numbers, also where the weights are being laid out without memory
+            rope = config.rope
         self._frequencies, self._scale = rope.inv_freq, rope.scale
 
     def forward(self, x: Tensor, positions: Tensor, attend: Attend) -> Tensor:

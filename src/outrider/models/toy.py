@@ -15,7 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
-from outrider.models.base import Batch, PassOutput
+from outrider.models.base import NORMED, Batch, PassOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,11 @@ class ToyTarget:
     """
 
     can_branch = True
-    can_capture = False
+    can_capture = True
     weight_bytes = 0
     """Passes of toys are free."""
     layer_bytes = (0, 0, 0)
+    layers = len(layer_bytes)
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class ToyTarget:
     ) -> None:
         assert like is None or like.vocab_size == vocab_size
         self.vocab_size: int = vocab_size
+        self.hidden_size: int = vocab_size
         self.context_limit = context_limit
         self._reach: int = max(order, like._reach) if like else order
         self._order, self._seed, self._zeros = order, seed, zeros
@@ -154,10 +156,13 @@ class ToyTarget:
         layers: Sequence[int] | None = None,
         captured: Sequence[int] = (),
     ) -> PassOutput:
-        """Run one pass through these layers (None: all); there are no hidden states to capture."""
-        assert not captured
-        kept = tuple(range(len(self.layer_bytes)) if layers is None else layers)
-        whole = len(kept) == len(self.layer_bytes)
+        """Run one pass through these layers (None: all).
+
+        The states after a layer are the logits of a row, kept finite, and less in lower layers; those after
+        the norm are as after the last layer.
+        """
+        kept = tuple(range(self.layers) if layers is None else layers)
+        whole = len(kept) == self.layers
         texts: list[list[int]] = []
         for row in range(len(batch)):
             cache = caches[batch.sequences[row]]
@@ -178,9 +183,22 @@ class ToyTarget:
             rows = [row for row in range(len(batch)) if batch.sequences[row] == index]
             cache.pending = [batch.tokens[row] for row in rows]
         model = self if whole else self._through(kept)
-        logits = [model._logits_after(texts[row]) for row in batch.wanted]
-        found = torch.tensor(logits, dtype=torch.float32).reshape(len(batch.wanted), self.vocab_size)
-        return PassOutput(found, torch.empty(0))
+        asked = range(len(batch)) if captured else batch.wanted
+        found = torch.tensor([model._logits_after(texts[row]) for row in asked], dtype=torch.float32)
+        found = found.reshape(len(asked), self.vocab_size)
+        if not captured:
+            return PassOutput(found, torch.empty(0))
+        shares = [self.layers if layer == NORMED else layer + 1 for layer in captured]
+        hidden = torch.stack([found.clamp(min=-8.0) * share / self.layers for share in shares])
+        return PassOutput(found[list(batch.wanted)], hidden)
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """Return a one for each token at its place, [R, V]."""
+        return torch.eye(self.vocab_size)[list(tokens)]
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Return normed hidden states as they are: they are logits."""
+        return hidden
 
     def _through(self, layers: tuple[int, ...]) -> ToyTarget:
         if layers not in self._partial:

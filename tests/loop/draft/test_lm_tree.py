@@ -18,6 +18,7 @@ from matrix import make_drafter
 from outrider.bench.audit import loop_checks
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask
+from outrider.loop.draft.held import TreeReader
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.shape import parse_shape
 from outrider.models.toy import ToyTarget
@@ -64,7 +65,7 @@ def test_a_grown_tree_holds_its_budget_and_no_sibling_twice(
     seed: int, width: int, budget: int, branch: bool, greedy: bool
 ) -> None:
     model = ToyTarget(VOCAB, seed=seed)
-    drafter = ModelTreeDrafter(model, VOCAB, width=width)
+    drafter = ModelTreeDrafter(TreeReader(model, VOCAB), width=width)
     params = GREEDY if greedy else SAMPLED
     [tree] = drafter.propose([ask(drafter, [seed % VOCAB, 3], params, budget=budget, branch=branch)])
     assert 1 <= len(tree) <= budget
@@ -77,7 +78,7 @@ def test_a_grown_tree_holds_its_budget_and_no_sibling_twice(
 def test_a_greedy_tree_with_the_whole_budget_holds_the_likeliest_nodes() -> None:
     """With free passes and every node expanded, best first finds the most probable nodes of all."""
     model = ToyTarget(4, seed=3, zeros=0.0)
-    drafter = ModelTreeDrafter(model, 4, width=4)
+    drafter = ModelTreeDrafter(TreeReader(model, 4), width=4)
     [tree] = drafter.propose([ask(drafter, [1, 2], GREEDY, budget=6)])
     chances: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
     for _ in range(6):
@@ -92,7 +93,7 @@ def test_a_greedy_tree_with_the_whole_budget_holds_the_likeliest_nodes() -> None
 def test_a_fixed_shape_is_drafted_as_it_is_with_the_law_of_every_node() -> None:
     model = ToyTarget(VOCAB, seed=2, zeros=0.0)
     shape = parse_shape("3,2,1")
-    drafter = ModelTreeDrafter(model, VOCAB, shape=shape)
+    drafter = ModelTreeDrafter(TreeReader(model, VOCAB), shape=shape)
     tokens = [1, 2, 3]
     [tree] = drafter.propose([ask(drafter, tokens, SAMPLED, budget=20, **reads_laws(tokens))])
     assert tree.parents == shape
@@ -108,7 +109,7 @@ def test_a_fixed_shape_is_drafted_as_it_is_with_the_law_of_every_node() -> None:
 
 def test_top_and_one_are_the_likeliest_and_one_drawn_from_the_rest() -> None:
     model = ToyTarget(VOCAB, seed=2, zeros=0.0)
-    drafter = ModelTreeDrafter(model, VOCAB, width=3)
+    drafter = ModelTreeDrafter(TreeReader(model, VOCAB), width=3)
     drawn = set()
     for start in range(40):
         tokens = [1, 2, 3] * (1 + start)
@@ -181,7 +182,7 @@ def test_more_draft_passes_are_made_only_while_they_pay() -> None:
     model = ToyTarget(VOCAB, seed=4)
     depths = []
     for cost in (0.0, 0.05, 2.0):
-        drafter = ModelTreeDrafter(model, VOCAB, cost, width=2)
+        drafter = ModelTreeDrafter(TreeReader(model, VOCAB), cost, width=2)
         [tree] = drafter.propose([ask(drafter, [1, 2, 3], GREEDY, budget=12)])
         depths.append(max(tree.depths()))
     assert depths[0] > depths[1] > depths[2] == 1

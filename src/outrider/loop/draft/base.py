@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor
 
 from outrider.cache.base import Cache, CacheKind
-from outrider.models.base import LoadedModel, Target
+from outrider.models.base import Target
 from outrider.sampling.draws import Draws
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
@@ -65,11 +65,11 @@ class DrafterClass(Protocol):
     takes_model: ClassVar[bool]
     """True when the text after the colon of `name:…` names a model to draft with."""
 
-    def build(self, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> Drafter:
+    def build(self, target: Target, model: Any, options: dict[str, Any]) -> Drafter:
         """Make a drafter for this target; unknown options are an OptionError.
 
-        `model` is the one that was named, or the target with its tokenizer for a class that has
-        `drafts_with_target` set, else None.
+        `model` is what was named: a `LoadedModel`, or a head that is ready where the class has `takes_head`
+        set. For a class that has `drafts_with_target` set it is the target with its tokenizer, else None.
         """
         ...
 
@@ -80,9 +80,7 @@ class MergingClass(Protocol):
     It has `takes_parts` set; those that can be parts have `is_part` set.
     """
 
-    def merge(
-        self, target: Target, model: LoadedModel | None, parts: Sequence[str], options: dict[str, Any]
-    ) -> Drafter:
+    def merge(self, target: Target, model: Any, parts: Sequence[str], options: dict[str, Any]) -> Drafter:
         """Make a drafter of these parts for this target; unknown options are an OptionError."""
         ...
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from outrider.cache.base import Cache
+from outrider.cache.base import Cache, CacheKind
 from outrider.loop.verify.pack import PROMPT_ROWS, Part, pack
 from outrider.models.base import Batch, Target
 from outrider.types import DraftTree
@@ -29,6 +29,8 @@ class Held:
     trunk: list[int] = field(default_factory=list)
     round: Any = None
     """What the drafter remembers of its last draft."""
+    ready: bool = True
+    """A draft model can go on after any text."""
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take over committed tokens: of the trunk stay those that were committed, whatever was kept or cut.
@@ -67,6 +69,42 @@ class Branches:
         return tuple(self.tokens[step] for step in self.path(node))
 
 
+class Read(Protocol):
+    """What a `Reader` knows of one sequence; `round` is the drafter's own."""
+
+    cache: Cache
+    tokens: list[int]
+    round: Any
+
+    @property
+    def ready(self) -> bool:
+        """True where what comes after the committed text can be read."""
+        ...
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Take over committed tokens."""
+        ...
+
+
+class Reader(Protocol):
+    """Tells what a model expects after nodes of trees, of many sequences at once."""
+
+    context_limit: int
+    caches: tuple[CacheKind, ...]
+    """As `Drafter.caches`: one, or none."""
+
+    def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Any:
+        """Return a `Read` of a new sequence, with the cache that is given, or a new one."""
+        ...
+
+    def read(self, wants: Sequence[tuple[Any, Branches, Sequence[int]]]) -> list[Tensor]:
+        """Return for each sequence the logits [W, V] after its chosen nodes, in their order.
+
+        A node is read once; −1 is the last committed token.
+        """
+        ...
+
+
 class TreeReader:
     """Runs a draft model over chosen nodes of many sequences at once, one pass for all of them.
 
@@ -76,12 +114,15 @@ class TreeReader:
 
     def __init__(self, model: Target, vocabulary: int) -> None:
         self._model, self._vocabulary = model, vocabulary
+        self.context_limit = model.context_limit
+        self.caches: tuple[CacheKind, ...] = (CacheKind(model.new_cache, model.context_limit),)
+
+    def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Held:
+        """Take the cache, or start one; what it lacks of the prompt is read with the first draft."""
+        return Held(caches[0] if caches else self._model.new_cache(), list(prompt))
 
     def read(self, wants: Sequence[tuple[Held, Branches, Sequence[int]]]) -> list[Tensor]:
-        """Return for each sequence the logits [W, V] after its chosen nodes, in their order.
-
-        A node is read once; −1 is the last committed token.
-        """
+        """See `Reader.read`."""
         batch = _Rows()
         kept = []
         for held, branches, chosen in wants:

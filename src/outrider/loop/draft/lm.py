@@ -15,7 +15,9 @@ from outrider.cache.base import Cache, CacheKind
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.loop.draft.guess import BINS
+from outrider.loop.draft.held import TreeReader
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
+from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.options import check_range, read_options
 from outrider.loop.draft.rates import Rates
 from outrider.loop.draft.shape import parse_shape
@@ -107,6 +109,17 @@ class ModelDrafter:
             raise OptionError("the drafter 'lm' needs a model: write lm:PATH")
         read = read_options(ModelOptions, "lm", options)
         return model_drafter(model.target, target, width=read.width, tree=read.tree)
+
+    @classmethod
+    def beside(
+        cls, target: Target, model: LoadedModel | None, guesses: MixedGuesses, *, width: int, name: str
+    ) -> Drafter:
+        """Make a drafter whose trees hold the guesses of others, too."""
+        if model is None:
+            raise OptionError("the drafter 'lm' needs a model: write lm:PATH")
+        reader = TreeReader(model.target, target.vocab_size)
+        cost = relative_cost(model.target, target)
+        return ModelTreeDrafter(reader, cost, width=width, name=name, beside=guesses)
 
     def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> DraftState:
         """Take the cache, or start one; what it lacks of the prompt is read with the first draft."""
@@ -213,7 +226,7 @@ def model_drafter(
     if width == 1 and not tree:
         return ModelDrafter(model, target.vocab_size, cost)
     shape = parse_shape(tree) if tree else ()
-    return ModelTreeDrafter(model, target.vocab_size, cost, width=width, shape=shape)
+    return ModelTreeDrafter(TreeReader(model, target.vocab_size), cost, width=width, shape=shape)
 
 
 def relative_cost(draft: Target, target: Target) -> float:

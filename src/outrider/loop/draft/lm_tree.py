@@ -10,10 +10,9 @@ from torch import Tensor
 from outrider.cache.base import Cache, CacheKind
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.growth import Growth, Learned
-from outrider.loop.draft.held import Branches, Held, TreeReader
+from outrider.loop.draft.held import Branches, Read, Reader
 from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.shape import Shape, comb, height, within
-from outrider.models.base import Target
 from outrider.sampling.law import LogitLaws
 from outrider.sampling.threads import one_thread
 from outrider.types import DraftTree, Law, Siblings
@@ -36,28 +35,28 @@ class ModelTreeDrafter:
 
     def __init__(
         self,
-        model: Target,
-        vocabulary: int,
+        reader: Reader,
         cost: float = 0.0,
         *,
         width: int = 2,
         shape: Shape = (),
+        levels: int = 64,
         name: str = "lm",
         beside: MixedGuesses | None = None,
     ) -> None:
-        self.name, self.has_law = name, beside is None
+        """`reader` runs the model. `levels`: most nodes on a path; `cost`: of a pass, as for `lm`."""
+        self.name, self.has_law, self.cost = name, beside is None, cost
         self.observes = beside is not None and beside.observes
-        self._model, self._reader, self._cost = model, TreeReader(model, vocabulary), cost
-        self.caches: tuple[CacheKind, ...] = (CacheKind(model.new_cache, model.context_limit),)
-        self._width, self._shape, self._beside = width, shape, beside
+        self._reader = reader
+        self.caches: tuple[CacheKind, ...] = reader.caches
+        self._width, self._shape, self._levels, self._beside = width, shape, levels, beside
 
     def open(
         self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()
-    ) -> tuple[Held, Learned, Any]:
+    ) -> tuple[Any, Learned, Any]:
         """Take the cache, or start one; what it lacks of the prompt is read with the first draft."""
-        cache = caches[0] if caches else self._model.new_cache()
         beside = None if self._beside is None else self._beside.open(prompt, tenant)
-        return Held(cache, list(prompt)), Learned(), beside
+        return self._reader.begin(prompt, caches), Learned(), beside
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a tree for each ask, the passes of the draft model shared by all of them."""
@@ -77,7 +76,7 @@ class ModelTreeDrafter:
                     for row, node in enumerate(nodes):
                         draft.expand(node, laws, row)
 
-    def observe(self, state: tuple[Held, Learned, Any], tree: DraftTree, rows: Rows) -> None:
+    def observe(self, state: tuple[Read, Learned, Any], tree: DraftTree, rows: Rows) -> None:
         """Show the other guessers the target's rows."""
         if self._beside is not None:
             self._beside.observe(state[2], tree, rows)
@@ -85,7 +84,7 @@ class ModelTreeDrafter:
     def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
         """Learn nothing."""
 
-    def extend(self, state: tuple[Held, Learned, Any], tokens: Sequence[int], kept: int) -> None:
+    def extend(self, state: tuple[Read, Learned, Any], tokens: Sequence[int], kept: int) -> None:
         """Take over what was committed: rows of the kept path stay where the cache holds them."""
         held, _, beside = state
         if held.round is not None:
@@ -97,14 +96,16 @@ class ModelTreeDrafter:
                 self._beside.extend(beside, token)
             self._beside.settle(beside)
 
-    def close(self, state: tuple[Held, Learned, Any]) -> None:
+    def close(self, state: tuple[Read, Learned, Any]) -> None:
         """Free the cache, whatever an interrupted pass has left in it."""
         state[0].cache.keep(())
         state[0].cache.truncate(0)
 
     def _draft(self, ask: Ask) -> Growth | Drawing:
         held, learned, state = ask.state
-        deepest = min(ask.budget - 1, self._model.context_limit - len(held.tokens))
+        deepest = min(ask.budget, self._levels, self._reader.context_limit - len(held.tokens) + 1) - 1
+        if not held.ready:
+            deepest = -1
         free = ask.siblings is Siblings.ANY and not ask.wants_laws
         if self._beside is None and (self._shape or not free):
             shape = self._shape or comb(self._width, ask.budget)
@@ -117,7 +118,7 @@ class ModelTreeDrafter:
             learned,
             width=self._width,
             deepest=deepest,
-            cost=self._cost,
+            cost=self.cost,
             drawn=free,
             beside=None if self._beside is None else (self._beside, state),
         )

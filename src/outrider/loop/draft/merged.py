@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 
 from outrider.loop.draft.base import Drafter
 from outrider.loop.draft.guessing import GuessingDrafter
-from outrider.loop.draft.lm import relative_cost
-from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.options import check_range, read_options
 from outrider.models.base import LoadedModel, Target
@@ -65,11 +63,10 @@ class MergedDrafter(GuessingDrafter):
         """
         kinds = [DRAFTERS.load(part) for part in parts]
         free = [kind.guesser() for kind in kinds if not kind.takes_model]
-        if model is not None:
+        drafting = next((kind for kind in kinds if kind.takes_model), None)
+        if drafting is not None:
             width = read_options(MergedModelOptions, "merged", options).width
-            cost = relative_cost(model.target, target)
-            return ModelTreeDrafter(
-                model.target, target.vocab_size, cost, width=width, name="merged", beside=MixedGuesses(free)
-            )
+            made: Drafter = drafting.beside(target, model, MixedGuesses(free), width=width, name="merged")
+            return made
         read = read_options(MergedOptions, "merged", options)
         return cls("merged", free, max_nodes=read.max_nodes, threshold=read.threshold)

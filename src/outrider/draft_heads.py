@@ -1,0 +1,70 @@
+"""From a head's files to one that is ready to draft for a target."""
+
+from __future__ import annotations
+
+from outrider.errors import CapabilityError, HeadError
+from outrider.heads.eagle import EagleHead
+from outrider.heads.eagle3 import Eagle3Head
+from outrider.heads.exchange import load_head
+from outrider.heads.fit import check_fits
+from outrider.heads.medusa import MedusaHeads
+from outrider.heads.passes import HeadPass, ReadyHead, TorchHeadPass
+from outrider.models.base import NORMED, CapturingTarget, LoadedModel, capturing
+from outrider.models.config import DecoderConfig
+from outrider.planner.latency import Latency
+from outrider.planner.measured import measure_latency
+
+Ready = ReadyHead | MedusaHeads
+"""What a drafter with a head is made of."""
+
+
+def ready_head(drafter: str, path: str, target: LoadedModel, *, weights: str = "auto") -> Ready:
+    """Load the head of a drafter for a target, in any spelling that `heads.formats` reads.
+
+    HeadError for files that hold no head of its kind, or one for another target; CapabilityError for a target
+    that does not show its states.
+    """
+    able = capturing(target.target, (), drafter)
+    config: DecoderConfig | None = getattr(able, "config", None)
+    if config is None:
+        raise CapabilityError("heads draft for models that run on the lean decoder; this one does not")
+    head = load_head(path).head
+    fitting = "medusa" if isinstance(head, MedusaHeads) else "eagle"
+    if fitting != drafter:
+        raise HeadError(f"{path} holds a head of the kind {head.kind}; write {fitting}:{path}")
+    check_fits(head.config, config)
+    if isinstance(head, MedusaHeads):
+        return head
+    features = head.config.layers_of(able.layers) if isinstance(head, Eagle3Head) else (NORMED,)
+    run = head_pass(head, able, weights=weights)
+    whole = getattr(able, "weight_bytes", 0)
+    return ReadyHead(
+        run,
+        head.config.layer.hidden_size,
+        able.vocab_size,
+        able.context_limit,
+        features,
+        min(run.weight_bytes / whole, 1.0) if whole else 0.0,
+    )
+
+
+def head_pass(head: Eagle3Head | EagleHead, target: CapturingTarget, *, weights: str = "auto") -> HeadPass:
+    """Return what runs a head beside a target."""
+    return TorchHeadPass(head, embed=target.embed, target_head=getattr(target, "head", None))
+
+
+def draft_latency(draft: LoadedModel | Ready) -> Latency:
+    """Return the latency curve of what drafts: a model's is kept on disk, a head's is measured each time.
+
+    CapabilityError for Medusa heads, which make one pass for all the tokens of a draft.
+    """
+    from outrider.llm import measured_latency
+
+    if isinstance(draft, LoadedModel):
+        return measured_latency(draft).get()
+    if isinstance(draft, ReadyHead):
+        return measure_latency(draft)
+    raise CapabilityError(
+        "plans are for drafters that make a pass for each token, and Medusa heads make one for all; "
+        "measure them with outrider bench"
+    )
