@@ -16,10 +16,10 @@ from outrider.models.base import Batch, PassOutput
 from outrider.models.config import DecoderConfig
 from outrider.models.decoder import check_weights, chosen_layers
 from outrider.models.names import EMBEDDING, HEAD
-from outrider.models.rope import rotation
 from outrider.models.source import TensorSource
 from outrider.native import _core
 from outrider.native.kv import NativeCache
+from outrider.native.rotation import Rotations
 from outrider.native.store import matrices_of
 from outrider.native.weights import Packer, auto_weights
 
@@ -74,7 +74,8 @@ class NativeDecoder:
         self.weight_bytes = sum(m.nbytes for name, m in matrices.items() if name != EMBEDDING or m is head)
         """Bytes of the matrices that every pass reads: those of the layers and the head."""
         self._core.set_top(embedding, packer.vector("model.norm.weight"), head)
-        self._positions = 0
+        self.embedding = embedding
+        self._rotations = Rotations(self._core, config.rope, config.context_limit)
         self._running = threading.Lock()
         self.notices = packer.notices
         self.parameters = packer.parameters
@@ -116,7 +117,7 @@ class NativeDecoder:
         logits = np.empty((len(batch.wanted), self.vocab_size), np.float32)
         hidden = np.empty((len(captured), len(batch), self.config.hidden_size), np.float32)
         with self._running:
-            self._rotate_up_to(max(batch.positions, default=0))
+            self._rotations.reach(max(batch.positions, default=0))
             self._core.run(
                 batch.tokens,
                 batch.positions,
@@ -135,14 +136,6 @@ class NativeDecoder:
     def cancel(self) -> None:
         """Stop the pass that is running in another thread, at its next layer; without one, do nothing."""
         self._core.cancel()
-
-    def _rotate_up_to(self, position: int) -> None:
-        """Have the rotation of every position up to this one, but of none past the context limit."""
-        if position >= self._positions and self._positions < self.context_limit:
-            cos, sin = rotation(self.config.rope, min(max(position + 1, 1), self.context_limit))
-            cos, sin = cos[: self.context_limit], sin[: self.context_limit]
-            self._core.set_rotation(cos.contiguous().numpy(), sin.contiguous().numpy())
-            self._positions = len(cos)
 
 
 def _layer(

@@ -24,11 +24,12 @@ public:
     }
     const Kernels& kernels() const { return kernels_; }
 
-    // Writes logits [wanted][vocab] and hidden states [captured][rows][hidden]. The rows become pending in the
-    // caches. std::invalid_argument for what does not fit, and the caches are as they were; where a pass that
+    // Reads and writes `floats`. The rows become pending in the caches. std::invalid_argument for what does not fit, and the caches are as they were; where a pass that
     // has begun fails or is cancelled, nothing is pending in them.
     void run(const Batch& batch, const std::vector<Cache*>& caches, const Options& options, int threads,
-             float* logits, float* hidden);
+             const Floats& floats);
+    // Writes the head's logits [rows][outputs] of states [rows][hidden] that are normed already.
+    void project(const float* states, int rows, int threads, float* logits);
     // How many threads the last pass ran on: fewer than it was given where they only waited for each other.
     int threads() const { return threads_; }
     // Stops a pass that is running, at its next layer; without one, does nothing.
@@ -38,6 +39,9 @@ public:
     }
 
 private:
+    // Has a team of so many threads, or of fewer where that is advised.
+    void gather(int threads);
+
     Model model_;
     const Kernels& kernels_;
     std::mutex mutex_;
