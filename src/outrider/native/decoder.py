@@ -75,6 +75,8 @@ class NativeDecoder:
         """Bytes of the matrices that every pass reads: those of the layers and the head."""
         self._core.set_top(embedding, packer.vector("model.norm.weight"), head)
         self.embedding = embedding
+        """The packed matrix, which drafting heads share."""
+        self.isa = self._core.isa
         self._rotations = Rotations(self._core, config.rope, config.context_limit)
         self._running = threading.Lock()
         self.notices = packer.notices
