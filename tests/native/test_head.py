@@ -82,7 +82,9 @@ def rounded(variant: str, weights: str) -> PlainHead:
 
     def kept(matrix: Tensor, kind: str = weights) -> Tensor:
         out = np.empty(matrix.shape, np.float32)
-        _core.pack(matrix.numpy(), kind).gather(range(len(matrix)), out)
+        packed = _core.pack(matrix.numpy(), kind)
+        for number, row in enumerate(out):
+            packed.read(number, row)
         return torch.from_numpy(out)
 
     plain = plain_of(variant)

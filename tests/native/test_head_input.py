@@ -183,38 +183,3 @@ def test_results_are_written_where_the_caller_looks(head: NativeHead, cache: Nat
     with pytest.raises(TypeError, match="states"):
         head._core.run(**good, states=np.zeros((4, H)))
     head._core.run(**good)  # states need not be asked for
-
-
-def test_one_matrix_of_the_target_serves_alone() -> None:
-    config = tiny_config()
-    for weights in ("fp32", "fp16", "int8"):
-        core = NativeDecoder(config, RandomSource(config), weights=weights)._core
-        rows = torch.randn(40, H, generator=torch.Generator().manual_seed(1))
-        logits = np.empty((40, 97), np.float32)
-        core.project(rows.numpy(), logits, 2)
-        expected = rows @ RandomSource(config).get("lm_head.weight").T
-        assert (torch.from_numpy(logits) - expected).abs().max() < 0.02 * expected.abs().max()
-        for count in (1, 9, 17):
-            part = np.empty((count, 97), np.float32)
-            core.project(rows[:count].numpy(), part, 1)
-            assert np.array_equal(part, logits[:count])
-    with pytest.raises(ValueError, match=r"states must be \[rows, hidden\]"):
-        core.project(np.ones((1, 40), np.float32), logits[:1], 1)
-    with pytest.raises(ValueError, match=r"logits must be \[rows, vocabulary\]"):
-        core.project(np.ones((1, H), np.float32), logits, 1)
-    with pytest.raises(ValueError, match="from 1 to"):
-        core.project(np.ones((0, H), np.float32), logits[:0], 1)
-    with pytest.raises(ValueError, match="threads"):
-        core.project(np.ones((1, H), np.float32), logits[:1], 0)
-
-
-def test_rows_of_a_matrix_are_read_by_number() -> None:
-    values = np.random.default_rng(0).normal(size=(20, 33)).astype(np.float32)
-    matrix, out = _core.pack(values, "fp32"), np.empty((3, 33), np.float32)
-    matrix.gather([19, 0, 19], out)
-    assert np.array_equal(out, values[[19, 0, 19]])
-    for wrong in ([0, 20, 1], [-1, 0, 0], [0, 2**32, 0]):
-        with pytest.raises(ValueError, match="there is no output"):
-            matrix.gather(wrong, out)
-    with pytest.raises(ValueError, match=r"out must be \[outputs, inputs\]"):
-        matrix.gather([1], out)

@@ -155,15 +155,6 @@ void run(Decoder& decoder, std::vector<int64_t> tokens, std::vector<int64_t> pos
     decoder.run(batch, caches, options, threads, floats);
 }
 
-void project(Decoder& decoder, Floats2 states, MutableFloats logits, int threads) {
-    const Shape& shape = decoder.model().shape;
-    const size_t rows = states.shape(0);
-    check_rows(states, "states must be [rows, hidden]", rows, shape.hidden);
-    if (logits.size() != rows * shape.outputs) throw std::invalid_argument("logits must be [rows, vocabulary]");
-    nb::gil_scoped_release release;
-    decoder.project(states.data(), narrow(rows), threads, logits.data());
-}
-
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -185,15 +176,7 @@ NB_MODULE(_core, m) {
                 if (output < 0 || output >= w.outputs || int(out.size()) != w.inputs)
                     throw std::invalid_argument("no such output, or out is not [inputs]");
                 w.read(output, out.data());
-            }, "output"_a, "out"_a.noconvert())
-        .def("gather", [](const Matrix& w, const std::vector<int64_t>& outputs, MutableFloats out) {
-                if (out.size() != outputs.size() * w.inputs) throw std::invalid_argument("out must be [outputs, inputs]");
-                for (int64_t output : outputs)
-                    if (output < 0 || output >= w.outputs)
-                        throw std::invalid_argument("there is no output " + std::to_string(output) + " among " +
-                                                    std::to_string(w.outputs));
-                for (size_t i = 0; i < outputs.size(); ++i) w.read(int(outputs[i]), out.data() + i * w.inputs);
-            }, "outputs"_a, "out"_a.noconvert());
+            }, "output"_a, "out"_a.noconvert());
     m.def("pack", &pack, "weights"_a, "format"_a, "threads"_a = 1);
     m.def("pack_blocks", &pack_raw, "raw"_a.noconvert(), "outputs"_a, "inputs"_a, "format"_a,
           "order"_a.noconvert() = nb::none(), "threads"_a = 1, "to"_a = nb::none());
@@ -228,7 +211,6 @@ NB_MODULE(_core, m) {
              "logits"_a.noconvert(), "layers"_a = nb::none(), "captured"_a = std::vector<int>(),
              "hidden"_a.noconvert() = nb::none(), "inputs"_a = nb::none(), "features"_a = nb::none(),
              "states"_a.noconvert() = nb::none(), "normed"_a = false, "grows"_a = false)
-        .def("project", &project, "states"_a, "logits"_a.noconvert(), "threads"_a)
         .def("cancel", &Decoder::cancel);
     m.def("make_decoder", &make_decoder, "vocab"_a, "hidden"_a, "inner"_a, "heads"_a, "kv_heads"_a, "dim"_a, "eps"_a,
           "isa"_a = nb::none(), "outputs"_a = nb::none());

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "linear.hpp"
-
 namespace outrider {
 namespace {
 
@@ -99,7 +97,7 @@ void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const O
             for (; row < layout.rows && layout.sequences[row] == i; ++row) ++parent;
             caches[i]->reserve({first, parent}, batch.grows);
         }
-        gather(threads);
+        gather_team(threads);
         Workspace workspace(model_, kernels_, layout, caches, space_, *team_, threads_);
         Stages stages(workspace, attention_space_, options, state_, floats);
         const int rows = widest(layout);
@@ -115,34 +113,9 @@ void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const O
     }
 }
 
-void Decoder::gather(int threads) {
+void Decoder::gather_team(int threads) {
     if (!team_ || !team_->alive() || team_->size() != threads) team_ = shared_team(threads);
     threads_ = team_->advised();
-}
-
-void Decoder::project(const float* states, int rows, int threads, float* logits) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!model_.head) throw std::invalid_argument("the model has no head yet");
-    check_threads(threads);
-    if (rows < 1 || rows > 1 << 24) throw std::invalid_argument("the head takes from 1 to 16777216 rows");
-    Plan layout;
-    layout.rows = rows, layout.tiles = cut_tiles(rows, kernels_.group_rows);
-    gather(threads);
-    const std::vector<Cache*> none;
-    Workspace w(model_, kernels_, layout, none, space_, *team_, threads_);
-    const int width = model_.shape.hidden, outputs = model_.shape.outputs;
-    for (int row = 0; row < rows; ++row) {
-        float* x = std::copy_n(states + size_t(row) * width, width, w.x + size_t(row) * w.x_stride);
-        std::fill_n(x, w.x_stride - width, 0.0f);
-    }
-    const Matrix* head = model_.head.get();
-    team_->run(threads_, [&](int thread) {
-        kernels_.begin(widest(layout));
-        w.acts.pack(thread, w.threads, layout.tiles, w.x, w.x_stride, {head});
-        w.meet();
-        linear(w, thread, {{head, nullptr}}, {layout.tiles}, Into::Store, logits, outputs, outputs);
-        kernels_.end();
-    });
 }
 
 }  // namespace outrider

@@ -28,8 +28,6 @@ public:
     // has begun fails or is cancelled, nothing is pending in them.
     void run(const Batch& batch, const std::vector<Cache*>& caches, const Options& options, int threads,
              const Floats& floats);
-    // Writes the head's logits [rows][outputs] of states [rows][hidden] that are normed already.
-    void project(const float* states, int rows, int threads, float* logits);
     // How many threads the last pass ran on: fewer than it was given where they only waited for each other.
     int threads() const { return threads_; }
     // Stops a pass that is running, at its next layer; without one, does nothing.
@@ -40,7 +38,7 @@ public:
 
 private:
     // Has a team of so many threads, or of fewer where that is advised.
-    void gather(int threads);
+    void gather_team(int threads);
 
     Model model_;
     const Kernels& kernels_;
