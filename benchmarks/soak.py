@@ -123,9 +123,9 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._drafter, name)
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
+    def open(self, prompt: Sequence[int], tenant: str = "", *caches: Any) -> Any:
         self.opened += 1
-        return self._drafter.open(prompt, tenant)
+        return self._drafter.open(prompt, tenant, *caches)
 
     def close(self, state: Any) -> None:
         self.closed += 1
@@ -344,7 +344,8 @@ def soak(llm: LLM, arguments: argparse.Namespace) -> dict[str, Any]:
     made = build_drafter(arguments.drafter, llm.model, weights=arguments.weights)
     chosen = cases(llm, arguments.cases, arguments.tokens, arguments.seed)
     longest = max(len(case.prompt) for case in chosen) + LONGEST
-    cache_bytes = 3 * llm.model.target.new_cache().bytes_with(longest)
+    each = llm.model.target.new_cache().bytes_with(longest)
+    cache_bytes = 3 * (each + sum(kind.bytes_for(longest, 0) for kind in made.caches))
     limits = Limits(running=8, waiting=arguments.readers // 2, cache_bytes=cache_bytes)
     store = llm.prefixes
     assert store is not None

@@ -14,6 +14,8 @@ class Stutter:
     weighs_costs = False
     speculates = True
     observes = False
+    features = ()
+    caches = ()
 
     def open(self, prompt, tenant=""):
         return None

@@ -44,6 +44,8 @@ class RandomTrees:
     weighs_costs = False
     speculates = True
     observes = True
+    features: tuple[int, ...] = ()
+    caches: tuple[Any, ...] = ()
 
     def __init__(self, seed: int = 0, vocab: int = VOCAB) -> None:
         self._random = random.Random(seed)

@@ -8,7 +8,7 @@ from typing import Any
 
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Drafter, DrafterClass, MergingClass
-from outrider.models.base import LoadedModel, Target
+from outrider.models.base import LoadedModel, Target, capturing
 from outrider.registry import DRAFTERS
 
 
@@ -112,12 +112,19 @@ def check_drafter_options(options: Any) -> None:
 def assemble(
     spec: DrafterSpec, target: Target, model: LoadedModel | None, options: Mapping[str, Any]
 ) -> Drafter:
-    """Make the drafter of a parsed name, its model already loaded; unknown options are an OptionError."""
+    """Make the drafter of a parsed name, its model already loaded; unknown options are an OptionError.
+
+    CapabilityError where it learns from hidden states that the target does not show.
+    """
     if spec.parts:
         merging: MergingClass = DRAFTERS.load(spec.name)
-        return merging.merge(target, model, spec.parts, dict(options))
-    kind: DrafterClass = DRAFTERS.load(spec.name)
-    return kind.build(target, model, dict(options))
+        made = merging.merge(target, model, spec.parts, dict(options))
+    else:
+        kind: DrafterClass = DRAFTERS.load(spec.name)
+        made = kind.build(target, model, dict(options))
+    if made.features:
+        capturing(target, made.features, made.name)
+    return made
 
 
 def _can_share(name: str) -> bool:

@@ -223,7 +223,8 @@ def load(
     "same_law"; `lossy=True` is needed for a rule that changes the distribution of the text. `weights`:
     "auto", "fp32", "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of
     one pass. Drafts are cut where more nodes do not pay, by the measured time of a pass on this machine; with
-    `fill_budget` nodes count as free. `prefix_bytes`: memory for keys and values of texts that have been run;
+    `fill_budget` nodes count as free. `prefix_bytes`: memory for keys and values of texts that have been run
+    (a draft model's own included);
     a later prompt that begins with one of them (a further turn of a chat, another question about a document)
     does not read it again. `threads`: CPU threads, torch's own choice where None. Raises LoadError
     or UsageError, whose messages say what to do.

@@ -30,6 +30,7 @@ class CountingTarget:
     vocab_size = 10
     context_limit = 2000
     can_branch = False
+    can_capture = False
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []

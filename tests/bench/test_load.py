@@ -133,6 +133,8 @@ class Right(RandomTrees):
 
     name = "right"
     observes = False
+    features = ()
+    caches = ()
 
     def __init__(self, text: Sequence[int]) -> None:
         super().__init__()

@@ -65,6 +65,18 @@ def test_growth_keeps_what_was_held() -> None:
     assert cache.nbytes > before
 
 
+@pytest.mark.parametrize("piece", [100, KEY_BLOCK, 700, 5 * KEY_BLOCK])
+def test_what_a_text_takes_is_told_before_it_is_read_in_whatever_pieces(piece: int) -> None:
+    """A buffer that doubled with every piece came to more than was told of the whole."""
+    cache, length = make(), 5 * KEY_BLOCK - 20
+    told = cache.bytes_with(length)
+    for start in range(0, length, piece):
+        count = min(piece, length - start)
+        fill(cache, [1.0] * count)
+        cache.keep(range(count))
+    assert (cache.length, cache.nbytes <= told) == (length, True)
+
+
 def test_keeping_rows_that_are_not_pending_is_a_fault_of_the_caller() -> None:
     cache = make()
     fill(cache, [1, 2])

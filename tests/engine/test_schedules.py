@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ from outrider.errors import OptionError, OverloadedError, PromptError
 from outrider.loop.draft.auto import AutoDrafter
 from outrider.loop.draft.lm import ModelDrafter
 from outrider.loop.draft.suffix import SuffixDrafter, SuffixOptions
-from outrider.models.toy import ToyTarget
+from outrider.models.toy import ToyCache, ToyTarget
 from outrider.planner.latency import Latency
 from outrider.sampling.params import SamplingParams
 
@@ -29,18 +30,20 @@ BYTES = 8
 
 
 class Counted:
-    """A drafter that counts what is open."""
+    """A drafter that counts what is open, and notes the caches it is given."""
 
     def __init__(self, drafter: Any) -> None:
         self._drafter = drafter
         self.open_now = 0
+        self.given: list[ToyCache] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._drafter, name)
 
-    def open(self, prompt: Any, tenant: str = "") -> Any:
+    def open(self, prompt: Any, tenant: str = "", *caches: Any) -> Any:
         self.open_now += 1
-        return self._drafter.open(prompt, tenant)
+        self.given += itertools.chain(*caches)
+        return self._drafter.open(prompt, tenant, *caches)
 
     def close(self, state: Any) -> None:
         self.open_now -= 1
@@ -117,11 +120,12 @@ def test_every_schedule_gives_each_request_its_own_tokens_and_leaves_nothing(see
     plans = [planned(chance, beginnings) for _ in range(chance.randint(1, 7))]
     budget = chance.choice([0, 3, 8])
     longest = max(len(plan.prompt) + (plan.params.max_tokens or 0) for plan in plans) + budget
+    most = (BYTES + BYTES * (drafter == "lm")) * longest
     limits = Limits(
         running=chance.choice([1, 2, 4]),
         read_rows=chance.choice([2, 5, 50]),
         beside_rows=chance.choice([1, 3, 50]),
-        cache_bytes=chance.choice([None, BYTES * longest, 2 * BYTES * longest]),
+        cache_bytes=chance.choice([None, most, 2 * most]),
     )
     store = PrefixStore(4, chance.choice([0, 64, 10**6])) if chance.random() < 0.7 else None
     made = drafter_of(drafter, seed)
@@ -152,6 +156,7 @@ def test_every_schedule_gives_each_request_its_own_tokens_and_leaves_nothing(see
             shown[index] += event.chunk.text
         if limits.cache_bytes is not None:
             held = sum(request.sequence.cache.nbytes for request in requests.values())
+            held += sum(cache.nbytes for cache in made.given)
             assert held + (store.nbytes if store else 0) <= limits.cache_bytes
         if turn > 80 and not engine.busy:
             break
@@ -168,8 +173,11 @@ def test_every_schedule_gives_each_request_its_own_tokens_and_leaves_nothing(see
             assert shown[index] == request.result.text
         assert request.sequence.cache.nbytes == 0
         assert request.lease is None
+        assert request.drafts == []
     assert made.open_now == 0
+    assert sum(cache.nbytes for cache in made.given) == 0
     if store is not None:
+        assert all(node.page.tokens == node.block for node in store._used)  # of both models
         store.free(10**9)
         assert store.nbytes == 0
 

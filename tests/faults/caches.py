@@ -8,6 +8,7 @@ LM = "loop/draft/lm.py"
 HELD = "loop/draft/held.py"
 COMMIT = "loop/commit/commit.py"
 ENGINE, INTAKE, RUNNING = "engine/engine.py", "engine/intake.py", "engine/running.py"
+HOLDING = "engine/holding.py"
 OTHER_BRANCH = "models/test_decoder.py::test_a_kept_branch_that_is_not_the_first_leaves_the_right_keys_behind"
 
 FAULTS: list[Fault] = [
@@ -149,7 +150,7 @@ FAULTS: list[Fault] = [
     fault(
         "a drafter is not told that a request has ended",
         RUNNING,
-        "        self._drafter.close(request.sequence.draft_state)\n",
+        "            self._drafter.close(request.sequence.draft_state)\n",
         "",
         test="loop/test_batches.py::test_what_a_drafter_opened_is_closed_once_however_a_request_ends",
     ),
@@ -174,5 +175,45 @@ FAULTS: list[Fault] = [
         "",
         test="engine/test_interrupts.py::"
         "test_text_tokens_and_counters_agree_wherever_an_interrupt_falls[random trees]",
+    ),
+    fault(
+        "a drafter gets the states of rows that were turned down",
+        COMMIT,
+        "states = hidden.index_select(1, torch.tensor(rows, device=hidden.device))",
+        "states = hidden[:, : len(rows)]",
+        test="loop/test_features.py::"
+        "test_every_committed_token_comes_with_the_states_of_a_single_pass[together-trees-pytorch]",
+    ),
+    fault(
+        "guesses that were turned down at the end of a text are stored as that text",
+        HOLDING,
+        "told = min(most, sequence.told)",
+        "told = most",
+        test="engine/test_draft_prefixes.py::"
+        "test_guesses_that_were_turned_down_at_the_end_of_a_text_are_not_stored",
+    ),
+    fault(
+        "pages of one draft model are given to another of the same shape",
+        HOLDING,
+        "prefixes.lease(text, draft.kind.mark, draft.cache.page_slots)",
+        'prefixes.lease(text, "drafts", draft.cache.page_slots)',
+        test="engine/test_draft_prefixes.py::"
+        "test_pages_of_one_drafter_s_model_are_never_given_to_another_s[pytorch]",
+    ),
+    fault(
+        "what a drafter knows of a stored prefix ends before the states that it is fed begin",
+        HOLDING,
+        "        cache.truncate(lease.tokens - 1)\n",
+        "",
+        test="engine/test_draft_prefixes.py::"
+        "test_a_drafter_that_learns_from_states_has_all_of_them_behind_a_stored_prefix[pytorch]",
+    ),
+    fault(
+        "a drafter's own caches are not counted",
+        HOLDING,
+        "drafts: list[tuple[Cache, Lease | None]] = [(draft.cache, draft.lease) for draft in request.drafts]",
+        "drafts: list[tuple[Cache, Lease | None]] = []",
+        test="engine/test_draft_prefixes.py::"
+        "test_requests_that_fit_without_their_drafters_caches_but_not_with_them_take_turns[pytorch]",
     ),
 ]

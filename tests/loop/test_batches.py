@@ -126,6 +126,7 @@ class Padded:
     """A target whose output layer is padded to more rows than there are tokens, all with one logit."""
 
     can_branch = True
+    can_capture = False
 
     def __init__(self, inner: ToyTarget, rows: int, logit: float = -1e9) -> None:
         self.inner, self.vocab_size, self.context_limit = inner, rows, inner.context_limit

@@ -245,3 +245,12 @@ def test_values_of_a_cache_are_read_only_where_there_are_any(caches: list[Native
     for key, value in ((room[:4], room), (room, np.zeros(17, np.float32))):
         with pytest.raises(ValueError, match=r"key and value must be \[dim\]"):
             core.read(0, 0, 0, key, value)
+
+
+def test_a_head_takes_states_of_the_model_s_width_only(model: NativeDecoder) -> None:
+    with pytest.raises(ValueError, match=r"hidden must be \[rows, hidden\]"):
+        model.head(torch.zeros(3, model.hidden_size + 1))
+    with pytest.raises(ValueError, match=r"logits must be \[rows, vocabulary\]"):
+        model._core.head(np.zeros((2, 48), np.float32), 1, np.zeros((1, 97), np.float32))
+    with pytest.raises(ValueError, match="threads must be from 1 to 1024"):
+        model._core.head(np.zeros((1, 48), np.float32), 0, np.zeros((1, 97), np.float32))

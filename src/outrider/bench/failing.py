@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
+from outrider.cache.base import Cache
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.types import DraftTree
 
@@ -28,10 +31,11 @@ class FailingDrafter:
         self.name = PREFIX + drafter.name
         self.has_law, self.weighs_costs = drafter.has_law, drafter.weighs_costs
         self.speculates, self.observes = drafter.speculates, drafter.observes
+        self.features, self.caches = drafter.features, drafter.caches
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
+    def open(self, prompt: Sequence[int], tenant: str = "", *caches: Sequence[Cache]) -> Any:
         """Pass on."""
-        return self._drafter.open(prompt, tenant)
+        return self._drafter.open(prompt, tenant, *caches)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return the other drafter's trees, spoilt."""
@@ -44,6 +48,10 @@ class FailingDrafter:
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
         """Pass on: the rows are those of the tree that was scored."""
         self._drafter.observe(state, tree, rows)
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Pass on: the text is the target's, whatever was drafted."""
+        self._drafter.feed(state, start, tokens, hidden)
 
     def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:
         """Pass on that none of the other drafter's own tokens was kept, whatever was of the spoilt ones."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -53,3 +54,27 @@ class Cache(Protocol):
     def truncate(self, length: int) -> None:
         """Forget everything after the first `length` tokens; 0 also frees the memory."""
         ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CacheKind:
+    """Caches that a drafter keeps, one for each sequence, whose first tokens are those of the text."""
+
+    new: Callable[..., Cache]
+    """Makes an empty one, or one that begins with pages of others of this kind, as `Target.new_cache`."""
+    limit: int
+    """Most tokens of a text that one comes to hold."""
+    of_states: bool = False
+    """True where it is filled from the target's hidden states: what it lacks can only be had while the target
+    reads, so a text begins with no more of a prefix than both have. The last entry may then depend on the
+    token after it, too."""
+    mark: object = field(default_factory=object)
+    """Tells stored pages of this kind from all others; it outlives the drafter while there are such."""
+
+    def make(self, pages: Sequence[Page] = ()) -> Cache:
+        """Return a cache, empty or beginning with these pages."""
+        return self.new(pages) if pages else self.new()
+
+    def bytes_for(self, tokens: int, guesses: int) -> int:
+        """Return the bytes that one comes to for a text of so many tokens, with guesses behind it."""
+        return self.make().bytes_with(min(tokens, self.limit) + guesses)

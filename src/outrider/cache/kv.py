@@ -113,9 +113,10 @@ class KvCache:
 
     def _capacity(self, slots: int) -> int:
         """Return the slots of a buffer that has room for this many."""
-        held = self._buffer.shape[3]
-        needed = -(-slots // KEY_BLOCK) * KEY_BLOCK
-        return held if needed <= held else max(needed, 2 * held)
+        # Blocks come in powers of two, so that what a text takes does not depend on the pieces it is read in.
+        blocks = -(-slots // KEY_BLOCK)
+        needed = KEY_BLOCK << (blocks - 1).bit_length() if blocks else 0
+        return max(needed, self._buffer.shape[3])
 
     def _grown(self, slots: int) -> Tensor:
         """Return a larger buffer that begins with the committed slots."""

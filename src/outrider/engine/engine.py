@@ -19,7 +19,7 @@ from outrider.errors import OverloadedError
 from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter
 from outrider.loop.step import step
-from outrider.models.base import LoadedModel
+from outrider.models.base import LoadedModel, capturing
 from outrider.planner.latency import Latency
 from outrider.planner.planner import Planner
 from outrider.sampling import checks
@@ -62,7 +62,10 @@ class Engine:
         """`latency` tells what draft nodes cost; with None they count as free, and budgets are filled.
 
         `prefixes` keeps what prompts and answers left in caches, for later requests that begin alike.
+        CapabilityError where the drafter learns from hidden states that the target does not show.
         """
+        if drafter.features:
+            capturing(model.target, drafter.features, drafter.name)  # CapabilityError
         self._model = model
         self._target = MeteredTarget(model.target)
         self._drafter = MeteredDrafter(drafter)
@@ -130,6 +133,7 @@ class Engine:
             drafter_name=self._drafter_name,
             has_law=self._drafter.has_law,
             budget=self._budget,
+            draft_caches=self._drafter.caches,
             **options,
         )
 

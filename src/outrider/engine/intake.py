@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence as Many
 from typing import TypedDict
 
+from outrider.cache.base import CacheKind
 from outrider.engine.grammar import grammar_of
 from outrider.engine.options import banned_sequences, check_options
 from outrider.engine.request import Request
@@ -55,6 +56,7 @@ def request_of(
     drafter_name: str,
     has_law: bool,
     budget: int,
+    draft_caches: Many[CacheKind] = (),
     sample: int | None = None,
     constraint: Constraint | None = None,
     draws: DrawSource | None = None,
@@ -94,12 +96,16 @@ def request_of(
         raise CapabilityError(
             f"{model.name} keeps a state that cannot be rewound, so it cannot verify drafts"
         )
-    most = cache.bytes_with(last_length + budget)
-    if limits.cache_bytes is not None and most > limits.cache_bytes:
-        raise PromptError(
-            f"this request may come to {last_length} tokens, whose keys and values take {most} bytes, but "
-            f"cache_bytes={limits.cache_bytes}; allow more, shorten the prompt, or give a smaller max_tokens"
-        )
+    if limits.cache_bytes is not None:
+        most = cache.bytes_with(last_length + budget)
+        drafts = sum(kind.bytes_for(last_length, budget) for kind in draft_caches)
+        if most + drafts > limits.cache_bytes:
+            own = f"{most + drafts} bytes" + (f" ({drafts} of them the drafter's)" if drafts else "")
+            raise PromptError(
+                f"this request may come to {last_length} tokens, whose keys and values take {own}, but "
+                f"cache_bytes={limits.cache_bytes}; allow more, shorten the prompt, or give a smaller "
+                "max_tokens"
+            )
     tokens = list(prompt)
     processing = processing_of(
         params,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
 from outrider.loop.draft.base import Ask, Drafter, Rows
-from outrider.models.base import Batch, Target
+from outrider.models.base import Batch, CapturingTarget, PassOutput, Target
 from outrider.types import DraftTree
 
 
@@ -20,7 +20,7 @@ class MeteredTarget:
     def __init__(self, target: Target) -> None:
         self._target = target
         self.vocab_size, self.context_limit = target.vocab_size, target.context_limit
-        self.can_branch = target.can_branch
+        self.can_branch, self.can_capture = target.can_branch, target.can_capture
         self._seconds = 0.0
 
     def new_cache(self, pages: Sequence[Page] = ()) -> Cache:
@@ -31,12 +31,22 @@ class MeteredTarget:
         """Pass on, timed; waits for the device where there is one."""
         start = time.perf_counter()
         logits = self._target.forward(batch, caches)
+        self._add(start, logits)
+        return logits
+
+    def run(self, batch: Batch, caches: Sequence[Cache], *, captured: Sequence[int] = ()) -> PassOutput:
+        """Pass on, timed likewise; the target can capture."""
+        start = time.perf_counter()
+        output = cast(CapturingTarget, self._target).run(batch, caches, captured=captured)
+        self._add(start, output.logits)
+        return output
+
+    def _add(self, start: float, logits: Tensor) -> None:
         if logits.is_cuda:
             import torch
 
             torch.cuda.synchronize(logits.device)
         self._seconds += time.perf_counter() - start
-        return logits
 
     def take(self) -> float:
         """Return the seconds since the last call."""
@@ -51,13 +61,14 @@ class MeteredDrafter:
         self._drafter = drafter
         self.name, self.has_law = drafter.name, drafter.has_law
         self.weighs_costs, self.observes = drafter.weighs_costs, drafter.observes
-        self.speculates = drafter.speculates
+        self.speculates, self.features = drafter.speculates, drafter.features
+        self.caches = drafter.caches
         self._seconds = 0.0
         self._asks, self._asked = 0, 0.0
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
+    def open(self, prompt: Sequence[int], tenant: str = "", *caches: Sequence[Cache]) -> Any:
         """Pass on."""
-        return self._drafter.open(prompt, tenant)
+        return self._drafter.open(prompt, tenant, *caches)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Pass on, timed."""
@@ -76,6 +87,12 @@ class MeteredDrafter:
         took = time.perf_counter() - start
         self._seconds += took
         self._asked += took
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Pass on, timed; no part of a draft's price, since it comes whether one is asked for or not."""
+        begun = time.perf_counter()
+        self._drafter.feed(state, start, tokens, hidden)
+        self._seconds += time.perf_counter() - begun
 
     def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:
         """Pass on, timed."""

@@ -6,6 +6,7 @@ import math
 import time
 from dataclasses import dataclass, field
 
+from outrider.cache.base import Cache, CacheKind
 from outrider.cache.prefix import Lease
 from outrider.engine.result import Chunk, Origin, Result, Speculation, Timing
 from outrider.engine.stream import StopGuard, TextStream
@@ -29,6 +30,16 @@ class Clock:
 
 
 @dataclass(slots=True)
+class DraftCache:
+    """A cache that the drafter keeps for a request."""
+
+    kind: CacheKind
+    cache: Cache
+    lease: Lease | None = None
+    """What it holds of the stored prefixes; None where nothing of it is stored."""
+
+
+@dataclass(slots=True)
 class Request:
     """A submitted request; `result` stands once it has ended."""
 
@@ -47,6 +58,12 @@ class Request:
     """Nobody takes what it gives: it keeps what it holds and is left out of passes."""
     lease: Lease | None = None
     """What it holds of the stored prefixes; None while it waits."""
+    drafts: list[DraftCache] = field(default_factory=list)
+    """The caches that the drafter keeps for it; none while it waits."""
+    rewritten: int = 0
+    """Bytes of leased pages that its caches have, or will have, copies of."""
+    opened: bool = False
+    """The drafter has a state for it."""
     clock: Clock = field(default_factory=Clock)
     shown: int = 0
     """Tokens that chunks have carried so far."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 
 from outrider.cache.prefix import PrefixStore
+from outrider.engine.holding import Holdings, growth, held, own_bytes, stored
 from outrider.engine.request import Request
 from outrider.engine.scheduler import Limits, Queue, urgency
 from outrider.loop.draft.base import Drafter
@@ -22,8 +23,8 @@ class Running:
     def __init__(
         self, target: Target, drafter: Drafter, limits: Limits, prefixes: PrefixStore | None
     ) -> None:
-        self._target, self._drafter, self._limits = target, drafter, limits
-        self._prefixes = prefixes
+        self._drafter, self._limits, self._prefixes = drafter, limits, prefixes
+        self._holdings = Holdings(target, drafter.caches)
         self.requests: list[Request] = []
         self.seconds_a_request: float | None = None
         """Mean time from one end of a request to the next one, lately; None until one has ended."""
@@ -57,7 +58,8 @@ class Running:
         There must be room for all of its text, and for the next page of everyone else.
         """
         staying = [other for other in self.requests if not _yields(other, request)]
-        own = request.sequence.cache.bytes_with(len(request.sequence.tokens) + budget)
+        limited = self._limits.cache_bytes is not None
+        own = self._holdings.bytes_for(request, budget) if limited else 0
         ahead = budget + max(request.sequence.cache.page_slots, 1)
         if len(staying) >= self._limits.running:
             return False
@@ -76,14 +78,14 @@ class Running:
         return True
 
     def admit(self, request: Request) -> None:
-        """Give a request a cache, which begins with what is stored of its text, and the drafter's state."""
+        """Give a request its caches, which begin with what is stored of its text, and the drafter's state."""
         sequence = request.sequence
-        sequence.draft_state = self._drafter.open(sequence.tokens, sequence.tenant)
         self.requests.append(request)  # from here on `release` frees what it holds, whatever is interrupted
-        if self._prefixes is not None and not sequence.wants_prompt_rows:
-            request.lease = self._prefixes.lease(sequence.tokens[:-1])
-            if request.lease.nodes:
-                sequence.cache = self._target.new_cache(request.lease.pages)
+        caches = self._holdings.begin(request, self._prefixes)
+        sequence.told = len(sequence.tokens)
+        given = (caches,) if caches else ()  # a drafter without caches need not know of them
+        sequence.draft_state = self._drafter.open(sequence.tokens, sequence.tenant, *given)
+        request.opened = True
 
     def make_room(self, chosen: list[Request], budget: int, waiting: Queue) -> list[Request]:
         """Return those of the chosen who find room for their next pass; the least urgent give up theirs."""
@@ -93,7 +95,7 @@ class Running:
             if self._free(over):
                 continue
             if len(self.requests) == 1:  # it fits alone, without what is stored: checked when it came
-                if not self._give_up_lease(self.requests[0]):
+                if not self._give_up_leases(self.requests[0]):
                     break
                 continue
             least = max(self.requests, key=_least_urgent_last)
@@ -125,46 +127,32 @@ class Running:
         self._store(request, request.sequence.prompt_length)
 
     def _store(self, request: Request, most: int) -> None:
-        """Keep the pages of the first `most` tokens of a request, as far as its cache holds them."""
-        sequence = request.sequence
-        if self._prefixes is None or sequence.error is not None:
+        """Keep the pages of the first `most` tokens of a request, as far as its caches hold them."""
+        if self._prefixes is None or request.sequence.error is not None:
             return
-        sequence.cache.keep(())  # as below
-        count = min(sequence.cache.length, most) // self._prefixes.slots
-        lease = request.lease
-        if lease is None or count <= len(lease.nodes):
-            return
-        pages = sequence.cache.pages(count)
-        copied = pages[len(lease.nodes) :] if sequence.cache.copies_pages else ()
-        if self._over(sum(page.nbytes for page in copied)) <= 0:
-            self._prefixes.add(lease, sequence.tokens, pages)
+        for cache, lease, count in stored(request, most):
+            pages = cache.pages(count)
+            copied = pages[len(lease.nodes) :] if cache.copies_pages else ()
+            if self._over(sum(page.nbytes for page in copied)) <= 0:
+                self._prefixes.add(lease, request.sequence.tokens, pages)
 
     def _let_go(self, request: Request) -> None:
-        self._drafter.close(request.sequence.draft_state)
+        if request.opened:
+            self._drafter.close(request.sequence.draft_state)
+            request.opened = False
         request.sequence.cache.keep(())  # an interrupted pass has left its rows pending
         request.sequence.cache.truncate(0)
-        self._give_up_lease(request)
-        request.lease = None
+        self._give_up_leases(request)
+        request.lease, request.drafts = None, []
         self.requests = [other for other in self.requests if other is not request]
 
     def _growth(self, requests: Iterable[Request], budget: int) -> int:
         """Return by how many bytes the next pass makes these requests' caches grow at most."""
-        growth = 0
-        for request in requests:
-            sequence = request.sequence
-            rows = min(sequence.pending, sequence.prompt_rows) + budget
-            growth += sequence.cache.bytes_with(rows) - sequence.cache.nbytes
-        return growth
+        return sum(growth(request, budget) for request in requests)
 
     def _own_bytes(self, requests: Iterable[Request]) -> int:
         """Return the bytes of these requests' caches, without those that the store holds and counts."""
-        own = 0
-        for request in requests:
-            cache, lease = request.sequence.cache, request.lease
-            own += cache.nbytes
-            if lease is not None and not cache.copies_pages:
-                own -= sum(page.nbytes for page in lease.pages)
-        return own
+        return sum(own_bytes(request) for request in requests)
 
     def _over(self, more: int) -> int:
         """Return by how many bytes `more` of them would pass the limit."""
@@ -173,12 +161,15 @@ class Running:
         stored = 0 if self._prefixes is None else self._prefixes.nbytes
         return stored + self._own_bytes(self.requests) + more - self._limits.cache_bytes
 
-    def _give_up_lease(self, request: Request) -> bool:
+    def _give_up_leases(self, request: Request) -> bool:
         """Let the store drop what a request holds of it; tell whether that was anything."""
-        held = request.lease is not None and bool(request.lease.nodes)
-        if held and self._prefixes is not None and request.lease is not None:
-            self._prefixes.release(request.lease)
-        return held
+        gave = False
+        for _, lease in held(request):
+            if lease is not None and lease.nodes and self._prefixes is not None:
+                self._prefixes.release(lease)
+                gave = True
+        request.rewritten = 0
+        return gave
 
     def _free(self, wanted: int) -> bool:
         """Drop stored prefixes that nobody holds; tell whether that freed anything."""

@@ -28,7 +28,7 @@ class Limits:
     beside_rows: int = 128
     """The same while other requests are past their prompt, so that their next tokens don't wait long."""
     cache_bytes: int | None = None
-    """Most bytes of keys and values, stored prefixes included; None sets no limit."""
+    """Most bytes of keys and values, a drafter's own and stored prefixes included; None sets no limit."""
 
     def __post_init__(self) -> None:
         for name, least in (("running", 1), ("waiting", 0), ("read_rows", 1), ("beside_rows", 1)):

@@ -47,6 +47,8 @@ class Sequence:
     """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
     tenant: str = ""
     """On whose behalf it runs: what drafters learn across sequences is kept apart by it."""
+    told: int = 0
+    """How many tokens the drafter has been told of; what its caches hold behind them may be guesses."""
     breaker: Breaker = field(default_factory=Breaker)
     """Keeps drafts that don't pay from being made."""
     steps: list[StepRecord] = field(default_factory=list)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Many
 
+from torch import Tensor
+
 from outrider.errors import OutriderError
-from outrider.loop.commit.commit import commit, fail
+from outrider.loop.commit.commit import commit, fail, feed
 from outrider.loop.draft.base import Drafter
 from outrider.loop.propose import Proposal, propose
 from outrider.loop.sequence import Sequence
@@ -27,11 +29,12 @@ def step(target: Target, drafter: Drafter, sequences: Many[Sequence], planner: P
     the others go on.
     """
     proposals = propose(target, drafter, sequences, planner)
-    scored = score(target, sequences, [None if proposal is None else proposal.tree for proposal in proposals])
+    trees = [None if proposal is None else proposal.tree for proposal in proposals]
+    scored, hidden = score(target, sequences, trees, drafter.features)
     with one_thread():
         return [
-            _decide(drafter, sequence, proposal, result, planner)
-            for sequence, proposal, result in zip(sequences, proposals, scored, strict=True)
+            _decide(drafter, sequence, proposal, result, states, planner)
+            for sequence, proposal, result, states in zip(sequences, proposals, scored, hidden, strict=True)
         ]
 
 
@@ -40,18 +43,20 @@ def _decide(
     sequence: Sequence,
     proposal: Proposal | None,
     scored: ScoredByModel | None,
+    hidden: Tensor | None,
     planner: Planner,
 ) -> Committed:
     """Let the sequence's rule decide about its draft, and commit what it keeps."""
     if proposal is None or scored is None:
         sequence.cache.keep(range(sequence.prompt_rows))
+        feed(sequence, drafter, range(sequence.prompt_rows), hidden)
         return Committed((), 0)
     draws = sequence.draws.for_rule(sequence.rule, len(sequence.tokens))
     try:
         verdict = sequence.rule.decide(scored, draws)
         if drafter.observes and proposal.asked:
             drafter.observe(sequence.draft_state, scored.tree, scored.laws)
-        committed = commit(sequence, drafter, scored, verdict)
+        committed = commit(sequence, drafter, scored, verdict, hidden)
     except OutriderError as error:
         return fail(sequence, error)
     planner.note(sequence.breaker, committed.kept, proposal.price)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
+from outrider.errors import CapabilityError, counted
+
+NORMED = -1
+"""Among captured layers: the state after the last layer and the final norm, which is what the head reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ class Batch:
 class PassOutput:
     """What one pass gives: `logits [W, V]` float32 in the order of `Batch.wanted`, and `hidden [C, R, D]`.
 
-    `hidden` holds the residual stream after each layer that was to be captured, for every row of the batch.
+    `hidden` holds the residual stream after each layer that was to be captured (for `NORMED`, the last one
+    after the final norm), for every row of the batch, float32.
     """
 
     logits: Tensor
@@ -52,6 +57,8 @@ class Target(Protocol):
     context_limit: int
     can_branch: bool
     """True when a pass may hold trees with siblings; chains always work."""
+    can_capture: bool
+    """True for a `CapturingTarget`, whose hidden states can be had."""
 
     def new_cache(self, pages: Sequence[Page] = ()) -> Cache:
         """Return a cache for one sequence: empty, or beginning with pages of this target's other caches."""
@@ -60,6 +67,51 @@ class Target(Protocol):
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Run one pass; return float32 logits [W, V], in the order of `batch.wanted`."""
         ...
+
+
+class CapturingTarget(Target, Protocol):
+    """A target that shows a drafter its hidden states, its embedding and its head."""
+
+    layers: int
+    """How many layers it has."""
+    hidden_size: int
+    """D, the width of a hidden state."""
+
+    def run(self, batch: Batch, caches: Sequence[Cache], *, captured: Sequence[int] = ()) -> PassOutput:
+        """Run one pass as `forward` does, and keep the hidden states after the layers `captured`, from 0 on.
+
+        `NORMED` among them stands for the last state after the final norm. OptionError for a layer that is
+        not there, or named twice.
+        """
+        ...
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """Return the embeddings of tokens, float32 [R, D]."""
+        ...
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Return float32 logits [R, V] of hidden states [R, D] after the final norm."""
+        ...
+
+
+def capturing(target: Target, features: Sequence[int], drafter: str) -> CapturingTarget:
+    """Return a target as one that shows its hidden states.
+
+    CapabilityError, naming the drafter that asks for them, where it does not, or lacks one of the layers.
+    """
+    if not target.can_capture:
+        raise CapabilityError(
+            f"the drafter {drafter!r} learns from the target's hidden states, which only models that run on "
+            "the lean decoder show; choose another drafter"
+        )
+    able = cast(CapturingTarget, target)
+    missing = next((layer for layer in features if layer != NORMED and not 0 <= layer < able.layers), None)
+    if missing is not None:
+        raise CapabilityError(
+            f"the drafter {drafter!r} learns from the state after layer {missing}, counted from 0, but the "
+            f"target has {counted(able.layers, 'layer')}; use a drafter that was made for this target"
+        )
+    return able
 
 
 class Tokenizer(Protocol):

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from outrider.cache.base import Cache, Page
 from outrider.cache.kv import KvCache, TensorPage
-from outrider.errors import CapabilityError, LoadError, OptionError, UnknownNameError
+from outrider.errors import CapabilityError, LoadError, UnknownNameError
 from outrider.models.attention import Attention, spans, stable_queries
-from outrider.models.base import Batch, PassOutput
+from outrider.models.base import NORMED, Batch, PassOutput
 from outrider.models.config import DecoderConfig
 from outrider.models.linear import Linear, choose_kernel, fits_half
 from outrider.models.rope import rotation
 from outrider.models.source import TensorSource
+from outrider.models.states import chosen_layers
 
 WEIGHTS = ("auto", "fp32", "fp16", "bf16", "int8", "file")
 
@@ -56,7 +57,7 @@ UNCUT = 32768
 
 
 class Decoder:
-    """Implements `models.base.Target` for pre-norm decoders with grouped heads and a gated feed-forward.
+    """Implements `models.base.CapturingTarget`: pre-norm decoders, grouped heads, a gated feed-forward.
 
     On a CPU a position's logits are the same, bit for bit, whether it is computed alone, in a chain, in a
     tree or in a batch. Activations are float32; weights as `weights` says: "fp32", "fp16", "bf16", "int8",
@@ -65,6 +66,7 @@ class Decoder:
     """
 
     can_branch = True
+    can_capture = True
 
     def __init__(
         self, config: DecoderConfig, source: TensorSource, *, weights: str = "auto", device: torch.device
@@ -72,6 +74,7 @@ class Decoder:
         self.config = config
         self.vocab_size = config.vocab_size
         self.context_limit = config.context_limit
+        self.layers, self.hidden_size = config.layers, config.hidden_size
         self.device = device
         self.notices: list[str] = []
         check_weights(weights)
@@ -119,7 +122,8 @@ class Decoder:
     ) -> PassOutput:
         """Run one pass through `layers` (in this order; None: all) and keep the states after `captured`.
 
-        A layer that is left out writes no keys and values, so a cache belongs to one choice of layers.
+        `NORMED` in `captured` is the last of them after the final norm. A layer that is left out writes no
+        keys and values, so a cache belongs to one choice of layers.
         """
         every = chosen_layers(layers, captured, self.config.layers)
         own = [cache for cache in caches if isinstance(cache, KvCache)]
@@ -140,9 +144,24 @@ class Decoder:
             x = x + layer.down(gated(layer.gate_up(h)))
             if index in captured:
                 states[index] = x
+        if NORMED in captured:
+            states[NORMED] = self._final(x)
         hidden = torch.stack([states[index] for index in captured]) if captured else x.new_empty(0, *x.shape)
         x = x[torch.tensor(batch.wanted, dtype=torch.long, device=self.device)]
-        return PassOutput(self._head(F.rms_norm(x, x.shape[-1:], self._norm, self.config.norm_eps)), hidden)
+        return PassOutput(self._head(self._final(x)), hidden)
+
+    @torch.inference_mode()
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """Return the embeddings of tokens, float32 [R, D]; IndexError for one that is not there."""
+        return self._embedding[torch.tensor(tokens, dtype=torch.long, device=self.device)].float()
+
+    @torch.inference_mode()
+    def head(self, hidden: Tensor) -> Tensor:
+        """Return float32 logits [R, V] of hidden states [R, D] after the final norm."""
+        return self._head(hidden.to(self.device, torch.float32))
+
+    def _final(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], self._norm, self.config.norm_eps)
 
     def _attend(
         self, index: int, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor, attention: Attention
@@ -220,19 +239,6 @@ def embedding_type(weights: str, embedding: Tensor) -> torch.dtype:
     if weights in ("fp16", "int8"):
         return torch.float16 if fits_half(embedding) else torch.float32
     return torch.bfloat16 if weights == "bf16" else torch.float32
-
-
-def chosen_layers(layers: Sequence[int] | None, captured: Sequence[int], count: int) -> Sequence[int]:
-    """Return the layers of a pass, all where None; OptionError unless each is there, and once.
-
-    What is to be captured must be run.
-    """
-    every: Sequence[int] = range(count) if layers is None else tuple(layers)
-    for what, chosen, known in (("layer", layers or (), range(count)), ("captured layer", captured, every)):
-        for index in chosen:
-            if index not in known or list(chosen).count(index) > 1:
-                raise OptionError(f"{what} {index} is named twice or not among {list(known)}")
-    return every
 
 
 def check_weights(name: str) -> str:

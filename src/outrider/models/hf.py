@@ -82,6 +82,7 @@ class TransformersTarget:
     """
 
     can_branch = False
+    can_capture = False
 
     def __init__(self, model: Any) -> None:
         import transformers

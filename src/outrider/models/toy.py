@@ -84,6 +84,7 @@ class ToyTarget:
     """
 
     can_branch = True
+    can_capture = False
 
     def __init__(
         self,

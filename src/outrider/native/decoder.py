@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
 from outrider.errors import CapabilityError
-from outrider.models.base import Batch, PassOutput
+from outrider.models.base import NORMED, Batch, PassOutput
 from outrider.models.config import DecoderConfig
-from outrider.models.decoder import check_weights, chosen_layers
+from outrider.models.decoder import check_weights
 from outrider.models.names import EMBEDDING, HEAD
 from outrider.models.source import TensorSource
+from outrider.models.states import chosen_layers
 from outrider.native import _core
 from outrider.native.kv import NativeCache
 from outrider.native.rotation import Rotations
@@ -32,7 +34,7 @@ def usable_processors() -> int:
 
 
 class NativeDecoder:
-    """Implements `models.base.Target` for the decoders that `models.decoder.Decoder` runs, on a CPU.
+    """Implements `models.base.CapturingTarget` for the decoders that `models.decoder.Decoder` runs, on a CPU.
 
     A position's logits are the same, bit for bit, whether it is computed alone, in a chain, in a tree or in a
     batch, and with any number of threads. Activations are float32; weights as `weights` says: "fp32", "fp16",
@@ -43,6 +45,7 @@ class NativeDecoder:
     """
 
     can_branch = True
+    can_capture = True
     most_threads = usable_processors()
     """More threads than this process may use processors would only wait for each other."""
 
@@ -52,6 +55,7 @@ class NativeDecoder:
         self.config = config
         self.vocab_size = config.vocab_size
         self.context_limit = config.context_limit
+        self.layers, self.hidden_size = config.layers, config.hidden_size
         self.device = torch.device("cpu")
         check_weights(weights)
         chosen = auto_weights(config, source) if weights == "auto" else weights
@@ -73,7 +77,9 @@ class NativeDecoder:
         head = matrices.get(HEAD, embedding)
         self.weight_bytes = sum(m.nbytes for name, m in matrices.items() if name != EMBEDDING or m is head)
         """Bytes of the matrices that every pass reads: those of the layers and the head."""
-        self._core.set_top(embedding, packer.vector("model.norm.weight"), head)
+        norm = packer.vector("model.norm.weight")
+        self._core.set_top(embedding, norm, head)
+        self._norm = torch.from_numpy(norm)
         self.embedding = embedding
         """The packed matrix, which drafting heads share."""
         self.isa = self._core.isa
@@ -110,14 +116,18 @@ class NativeDecoder:
     ) -> PassOutput:
         """Run one pass through `layers` (in this order; None: all) and keep the states after `captured`.
 
-        A layer that is left out writes no keys and values, so a cache belongs to one choice of layers.
+        `NORMED` in `captured` is the last of them after the final norm. A layer that is left out writes no
+        keys and values, so a cache belongs to one choice of layers.
         """
         own = [cache.core for cache in caches if isinstance(cache, NativeCache)]
         if len(own) != len(caches):
             raise CapabilityError("a pass takes the caches that its own model's new_cache() returns")
         every = chosen_layers(layers, captured, self.config.layers)
         logits = np.empty((len(batch.wanted), self.vocab_size), np.float32)
-        hidden = np.empty((len(captured), len(batch), self.config.hidden_size), np.float32)
+        states = [index for index in captured if index != NORMED]
+        if NORMED in captured and every[-1] not in states:
+            states.append(every[-1])
+        hidden = np.empty((len(states), len(batch), self.hidden_size), np.float32)
         with self._running:
             self._rotations.reach(max(batch.positions, default=0))
             self._core.run(
@@ -130,10 +140,35 @@ class NativeDecoder:
                 min(torch.get_num_threads(), self.most_threads),
                 logits,
                 every,
-                captured,
+                states,
                 hidden,
             )
-        return PassOutput(torch.from_numpy(logits), torch.from_numpy(hidden))
+        found = torch.from_numpy(hidden)
+        if NORMED in captured:
+            last = found[states.index(every[-1])]
+            normed = F.rms_norm(last, last.shape[-1:], self._norm, self.config.norm_eps)
+            found = torch.stack(
+                [normed if index == NORMED else found[states.index(index)] for index in captured]
+            )
+        return PassOutput(torch.from_numpy(logits), found)
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """Return the embeddings of tokens, float32 [R, D]; ValueError for one that is not there."""
+        rows = np.empty((len(tokens), self.hidden_size), np.float32)
+        for row, token in zip(rows, tokens, strict=True):
+            self.embedding.read(token, row)
+        return torch.from_numpy(rows)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Return float32 logits [R, V] of hidden states [R, D] after the final norm.
+
+        ValueError for states of another width.
+        """
+        rows = hidden.detach().to("cpu", torch.float32).contiguous().numpy()
+        logits = np.empty((len(rows), self.vocab_size), np.float32)
+        with self._running:
+            self._core.head(rows, min(torch.get_num_threads(), self.most_threads), logits)
+        return torch.from_numpy(logits)
 
     def cancel(self) -> None:
         """Stop the pass that is running in another thread, at its next layer; without one, do nothing."""

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Many
+
+import torch
+from torch import Tensor
+
 from outrider.errors import OutriderError
 from outrider.loop.draft.base import Drafter
 from outrider.loop.sequence import Sequence, StepRecord
@@ -9,30 +14,49 @@ from outrider.sampling.law import LogitLaws
 from outrider.types import Committed, Scored, Verdict
 
 
-def commit(sequence: Sequence, drafter: Drafter, scored: Scored, verdict: Verdict) -> Committed:
+def commit(
+    sequence: Sequence, drafter: Drafter, scored: Scored, verdict: Verdict, hidden: Tensor | None = None
+) -> Committed:
     """Append what the verdict keeps to the sequence and return it.
 
     Afterwards the cache holds every committed token but the last, whatever branch was kept and wherever a
-    stop cut the run.
+    stop cut the run. `hidden [C, n, D]`: the states that the drafter learns from, of all rows of the
+    sequence; None where it learns from none.
     """
     tree = scored.tree
     run = [tree.tokens[node] for node in verdict.path] + [verdict.token]
     count, finish_reason = sequence.stops.cut(run, sequence.room)
     pending = sequence.pending
     kept_rows = [pending + node for node in verdict.path[: count - 1]]
-    sequence.cache.keep([*range(pending), *kept_rows])
+    rows = [*range(pending), *kept_rows]
+    sequence.cache.keep(rows)
     if sequence.record is not None:
         assert isinstance(scored.laws, LogitLaws), "what the loop scores has logits"
-        rows = [0, *(node + 1 for node in verdict.path)]
-        sequence.record.note(scored.laws, zip(rows[:count], run[:count], strict=True))
+        laws = [0, *(node + 1 for node in verdict.path)]
+        sequence.record.note(scored.laws, zip(laws[:count], run[:count], strict=True))
     committed = Committed(tuple(run[:count]), min(count, len(verdict.path)), finish_reason)
     leaf = not tree.children(verdict.path[-1] if verdict.path else -1)
     sequence.steps.append(StepRecord(len(tree), max(tree.depths(), default=0), leaf, committed))
     sequence.tokens.extend(committed.tokens)
     sequence.finish_reason = finish_reason
     if finish_reason is None:
+        feed(sequence, drafter, rows, hidden)
         drafter.extend(sequence.draft_state, committed.tokens, committed.kept)
+        sequence.told = len(sequence.tokens)
     return committed
+
+
+def feed(sequence: Sequence, drafter: Drafter, rows: Many[int], hidden: Tensor | None) -> None:
+    """Give the drafter the states of the rows that the cache has just kept, in rising order."""
+    if hidden is None:
+        return
+    end = sequence.cache.length
+    start = end - len(rows)
+    if rows[-1] == len(rows) - 1:  # they are the first ones
+        states = hidden[:, : len(rows)]
+    else:
+        states = hidden.index_select(1, torch.tensor(rows, device=hidden.device))
+    drafter.feed(sequence.draft_state, start, sequence.tokens[start:end], states)
 
 
 def fail(sequence: Sequence, error: OutriderError) -> Committed:

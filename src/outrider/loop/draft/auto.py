@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from torch import Tensor
+
+from outrider.cache.base import Cache
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.loop.draft.merged import DEFAULT_PARTS
 from outrider.loop.draft.options import no_options
@@ -50,6 +53,8 @@ class AutoDrafter:
         self._parts = tuple(parts)
         self.has_law = any(part.has_law for part in self._parts)
         self.observes = any(part.observes for part in self._parts)
+        self.caches = tuple(kind for part in self._parts for kind in part.caches)
+        self.features = tuple(dict.fromkeys(layer for part in self._parts for layer in part.features))
 
     @classmethod
     def build(cls, target: Target, model: LoadedModel | None, options: dict[str, Any]) -> AutoDrafter:
@@ -65,9 +70,13 @@ class AutoDrafter:
         kinds = [DRAFTERS.load(part) for part in parts]
         return cls([kind.build(target, model if kind.takes_model else None, {}) for kind in kinds])
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> AutoState:
-        """Open every part."""
-        return AutoState([part.open(prompt, tenant) for part in self._parts], [FIRST] * len(self._parts))
+    def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> AutoState:
+        """Open every part, each with its own of the caches."""
+        states, rest = [], list(caches)
+        for part in self._parts:
+            own, rest = rest[: len(part.caches)], rest[len(part.caches) :]
+            states.append(part.open(prompt, tenant, own) if own else part.open(prompt, tenant))
+        return AutoState(states, [FIRST] * len(self._parts))
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return for each ask the draft of the part that is chosen."""
@@ -95,6 +104,13 @@ class AutoDrafter:
         for part, own in zip(self._parts, state.parts, strict=True):
             if part.observes:
                 part.observe(own, tree, rows)
+
+    def feed(self, state: AutoState, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Give every part the hidden states that it learns from."""
+        for part, own in zip(self._parts, state.parts, strict=True):
+            if part.features:
+                chosen = [self.features.index(layer) for layer in part.features]
+                part.feed(own, start, tokens, hidden if part.features == self.features else hidden[chosen])
 
     def extend(self, state: AutoState, tokens: Sequence[int], kept: int) -> None:
         """Tell every part what was committed, whoever drafted it."""

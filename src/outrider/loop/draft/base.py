@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from torch import Tensor
+
+from outrider.cache.base import Cache, CacheKind
 from outrider.models.base import LoadedModel, Target
 from outrider.sampling.draws import Draws
 from outrider.sampling.params import SamplingParams
@@ -82,7 +85,9 @@ class MergingClass(Protocol):
 class Drafter(Protocol):
     """Guesses continuations of many sequences at once.
 
-    Life of a sequence: `open` with its prompt, then `propose` and `extend` in turn, then `close`.
+    Life of a sequence: `open` with its prompt, then `propose` and `extend` in turn, then `close`. One that
+    learns from the target's hidden states is fed those of the prompt as it is read, and those of what each
+    step commits before it hears of that by `extend`.
     """
 
     name: str
@@ -95,10 +100,25 @@ class Drafter(Protocol):
     observes: bool
     """True when it learns from the target's own rows; `observe` is called only then, and only for drafts."""
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> Any:
+    features: tuple[int, ...]
+    """The hidden states of the target that it learns from: those after these layers, counted from 0, and
+    `models.base.NORMED` for the last ones after the final norm. Where there are none, nothing is captured,
+    and `feed` is never called.
+    """
+
+    caches: tuple[CacheKind, ...]
+    """The caches that it keeps for every sequence; () where it keeps none.
+
+    They count as the target's own do, and their pages are stored for texts that begin alike. So a cache holds
+    the committed text as far as `extend` has told of it, and maybe guesses behind that.
+    """
+
+    def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> Any:
         """Return the state of a new sequence whose committed text is `prompt`.
 
-        What is learned across sequences is kept apart by `tenant`.
+        What is learned across sequences is kept apart by `tenant`. `caches`: one of each kind in
+        `Drafter.caches`, left out where that is (). They may hold the beginning of the prompt already; those
+        made of the target's states (`CacheKind.of_states`) all as much of it, and `feed` begins right behind.
         """
         ...
 
@@ -113,10 +133,21 @@ class Drafter(Protocol):
         """
         ...
 
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Take the target's hidden states at the next n tokens of the committed text.
+
+        `tokens [n]` stand at the positions from `start` on, and `hidden [C, n, D]` holds their states in the
+        order of `features`; it is to be read now or copied. Calls follow each other without a gap, from the
+        first token that the target reads (0, or where what is stored of the prompt ends). The last committed
+        token has not been run, so it comes with the next step, and with a first draft what is missing may be
+        more: the end of the prompt is run together with it.
+        """
+        ...
+
     def extend(self, state: Any, tokens: Sequence[int], kept: int) -> None:
         """Learn what a step committed: `tokens`, of which the first `kept` came from the last draft."""
         ...
 
     def close(self, state: Any) -> None:
-        """Free what `open` took."""
+        """Free what `open` took, the caches that it was given included."""
         ...

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from torch import Tensor
+
+from outrider.cache.base import Cache, CacheKind
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.guess import Grown, Guesser, best_first
 from outrider.loop.draft.mixed import MixedGuesses, MixedState
@@ -28,13 +32,15 @@ class GuessingDrafter:
     has_law = False
     weighs_costs = True
     speculates = True
+    features: tuple[int, ...] = ()
+    caches: tuple[CacheKind, ...] = ()
 
     def __init__(self, name: str, guessers: Sequence[Guesser], *, max_nodes: int, threshold: float) -> None:
         self._guesses = MixedGuesses(guessers)
         self.name, self.observes = name, self._guesses.observes
         self._max_nodes, self._threshold = max_nodes, threshold
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> GuessingState:
+    def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> GuessingState:
         """Return what the guessers know of a new sequence."""
         return GuessingState(self._guesses.open(prompt, tenant))
 
@@ -45,6 +51,9 @@ class GuessingDrafter:
     def observe(self, state: GuessingState, tree: DraftTree, rows: Rows) -> None:
         """Show the guessers the target's rows."""
         self._guesses.observe(state.known, tree, rows)
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Learn nothing."""
 
     def extend(self, state: GuessingState, tokens: Sequence[int], kept: int) -> None:
         """Tell the guessers what was committed, and note which of their guesses were right.

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from outrider.cache.base import Cache
+from outrider.cache.base import Cache, CacheKind
 from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.loop.draft.guess import BINS
@@ -82,11 +82,13 @@ class ModelDrafter:
     weighs_costs = True
     speculates = True
     observes = False
+    features: tuple[int, ...] = ()
     takes_model: ClassVar[bool] = True
     is_part: ClassVar[bool] = True
 
     def __init__(self, model: Target, vocabulary: int, cost: float = 0.0) -> None:
         self._model = model
+        self.caches: tuple[CacheKind, ...] = (CacheKind(model.new_cache, model.context_limit),)
         self._vocabulary = vocabulary
         self.cost = cost
 
@@ -105,11 +107,14 @@ class ModelDrafter:
         shape = parse_shape(read.tree) if read.tree else ()
         return ModelTreeDrafter(model.target, target.vocab_size, cost, width=read.width, shape=shape)
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> DraftState:
-        """Start a cache; the prompt is read with the first draft."""
-        return DraftState(self._model.new_cache(), list(prompt))
+    def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> DraftState:
+        """Take the cache, or start one; what it lacks of the prompt is read with the first draft."""
+        return DraftState(caches[0] if caches else self._model.new_cache(), list(prompt))
 
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
         """Learn nothing."""
 
     def extend(self, state: DraftState, tokens: Sequence[int], kept: int) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
+
+from outrider.cache.base import Cache, CacheKind
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.growth import Growth, Learned
 from outrider.loop.draft.held import Branches, Held, TreeReader
@@ -29,6 +32,7 @@ class ModelTreeDrafter:
 
     weighs_costs = True
     speculates = True
+    features: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -44,12 +48,16 @@ class ModelTreeDrafter:
         self.name, self.has_law = name, beside is None
         self.observes = beside is not None and beside.observes
         self._model, self._reader, self._cost = model, TreeReader(model, vocabulary), cost
+        self.caches: tuple[CacheKind, ...] = (CacheKind(model.new_cache, model.context_limit),)
         self._width, self._shape, self._beside = width, shape, beside
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> tuple[Held, Learned, Any]:
-        """Start a cache; the prompt is read with the first draft."""
+    def open(
+        self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()
+    ) -> tuple[Held, Learned, Any]:
+        """Take the cache, or start one; what it lacks of the prompt is read with the first draft."""
+        cache = caches[0] if caches else self._model.new_cache()
         beside = None if self._beside is None else self._beside.open(prompt, tenant)
-        return Held(self._model.new_cache(), list(prompt)), Learned(), beside
+        return Held(cache, list(prompt)), Learned(), beside
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a tree for each ask, the passes of the draft model shared by all of them."""
@@ -73,6 +81,9 @@ class ModelTreeDrafter:
         """Show the other guessers the target's rows."""
         if self._beside is not None:
             self._beside.observe(state[2], tree, rows)
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Learn nothing."""
 
     def extend(self, state: tuple[Held, Learned, Any], tokens: Sequence[int], kept: int) -> None:
         """Take over what was committed: rows of the kept path stay where the cache holds them."""

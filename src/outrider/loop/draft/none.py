@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from torch import Tensor
+
+from outrider.cache.base import Cache, CacheKind
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.options import no_options
 from outrider.models.base import LoadedModel, Target
@@ -18,6 +21,8 @@ class NoDrafter:
     has_law = False
     weighs_costs = False
     observes = False
+    features: tuple[int, ...] = ()
+    caches: tuple[CacheKind, ...] = ()
     speculates = False
     takes_model: ClassVar[bool] = False
 
@@ -27,7 +32,7 @@ class NoDrafter:
         no_options("none", options)
         return cls()
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> None:
+    def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> None:
         """Return None: there is nothing to remember."""
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
@@ -35,6 +40,9 @@ class NoDrafter:
         return [DraftTree() for _ in asks]
 
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
         """Learn nothing."""
 
     def extend(self, state: None, tokens: Sequence[int], kept: int) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from torch import Tensor
+
+from outrider.cache.base import Cache, CacheKind
 from outrider.loop.draft.automaton import SuffixAutomaton
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.copied import BUCKETS, LAST_BUCKET, PRIOR, CopiedText
@@ -120,6 +123,8 @@ class SuffixDrafter:
     weighs_costs = True
     speculates = True
     observes = False
+    features: tuple[int, ...] = ()
+    caches: tuple[CacheKind, ...] = ()
     takes_model: ClassVar[bool] = False
     is_part: ClassVar[bool] = True
 
@@ -137,7 +142,7 @@ class SuffixDrafter:
         """Return what guesses alike, one token at a time, to share a tree with others."""
         return CopiedText(1 + SuffixOptions().alternatives)
 
-    def open(self, prompt: Sequence[int], tenant: str = "") -> SuffixState:
+    def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> SuffixState:
         """Index the prompt, in amortised constant time per token."""
         past = Reading(self._past.of(tenant), prompt) if self.options.past_tokens else None
         return SuffixState(SuffixAutomaton(prompt), tenant=tenant, opened=len(prompt), past=past)
@@ -147,6 +152,9 @@ class SuffixDrafter:
         return [self._draft(ask.state, ask) for ask in asks]
 
     def observe(self, state: Any, tree: DraftTree, rows: Rows) -> None:
+        """Learn nothing."""
+
+    def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
         """Learn nothing."""
 
     def extend(self, state: SuffixState, tokens: Sequence[int], kept: int) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
+import torch
 from torch import Tensor
 
 from outrider.loop.sequence import Sequence
 from outrider.loop.verify.pack import Part, pack
-from outrider.models.base import Target
+from outrider.models.base import CapturingTarget, Target
 from outrider.sampling.law import LogitLaws
 from outrider.types import DraftTree, Scored
 
@@ -23,11 +25,16 @@ class ScoredByModel(Scored):
 
 
 def score(
-    target: Target, sequences: Many[Sequence], trees: Many[DraftTree | None]
-) -> list[ScoredByModel | None]:
+    target: Target,
+    sequences: Many[Sequence],
+    trees: Many[DraftTree | None],
+    features: tuple[int, ...] = (),
+) -> tuple[list[ScoredByModel | None], list[Tensor | None]]:
     """Run the target over every sequence's pending tokens and tree; return the laws of each tree.
 
-    A sequence whose tree is None only reads (a part of) its prompt and gets None back.
+    A sequence whose tree is None only reads (a part of) its prompt and gets None back. The second list holds
+    each sequence's hidden states [C, n, D] after the layers `features`, of its pending tokens that were run
+    and then of its tree's nodes; None where no features are asked for.
     """
     parts = []
     for sequence, tree in zip(sequences, trees, strict=True):
@@ -35,7 +42,16 @@ def score(
         end = len(sequence.tokens) if tree is not None else base + sequence.prompt_rows
         pending = sequence.tokens[base:end]
         parts.append(Part(base, pending, tree or DraftTree(), tree is not None, sequence.wants_prompt_rows))
-    logits = target.forward(pack(parts), [sequence.cache for sequence in sequences])  # [W, V]
+    batch, caches = pack(parts), [sequence.cache for sequence in sequences]
+    hidden: list[Tensor | None] = [None] * len(parts)
+    if features:
+        assert target.can_capture, "checked when the drafter was given to the engine"
+        output = cast(CapturingTarget, target).run(batch, caches, captured=features)
+        logits = output.logits
+        rows_of = [len(part.pending) + len(part.tree) for part in parts]
+        hidden[:] = torch.split(output.hidden, rows_of, dim=1)
+    else:
+        logits = target.forward(batch, caches)  # [W, V]
     scored: list[ScoredByModel | None] = []
     row = 0
     for sequence, tree, part in zip(sequences, trees, parts, strict=True):
@@ -49,7 +65,7 @@ def score(
         laws = LogitLaws(logits[rows], sequence.params, sequence.processing, path)
         scored.append(ScoredByModel(tree, laws))
         row = rows.stop
-    return scored
+    return scored, hidden
 
 
 def _note_prompt(sequence: Sequence, part: Part, logits: Tensor, row: int) -> int:

@@ -155,6 +155,15 @@ void run(Decoder& decoder, std::vector<int64_t> tokens, std::vector<int64_t> pos
     decoder.run(batch, caches, options, threads, floats);
 }
 
+void head(Decoder& decoder, Floats2 hidden, int threads, MutableFloats logits) {
+    const Shape& shape = decoder.model().shape;
+    const int rows = narrow(hidden.shape(0));
+    if (int64_t(hidden.shape(1)) != shape.hidden) throw std::invalid_argument("hidden must be [rows, hidden]");
+    if (logits.size() != size_t(rows) * shape.outputs) throw std::invalid_argument("logits must be [rows, vocabulary]");
+    nb::gil_scoped_release release;
+    decoder.head(hidden.data(), rows, threads, logits.data());
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -211,6 +220,7 @@ NB_MODULE(_core, m) {
              "logits"_a.noconvert(), "layers"_a = nb::none(), "captured"_a = std::vector<int>(),
              "hidden"_a.noconvert() = nb::none(), "inputs"_a = nb::none(), "features"_a = nb::none(),
              "states"_a.noconvert() = nb::none(), "normed"_a = false, "grows"_a = false)
+        .def("head", &head, "hidden"_a.noconvert(), "threads"_a, "logits"_a.noconvert())
         .def("cancel", &Decoder::cancel);
     m.def("make_decoder", &make_decoder, "vocab"_a, "hidden"_a, "inner"_a, "heads"_a, "kv_heads"_a, "dim"_a, "eps"_a,
           "isa"_a = nb::none(), "outputs"_a = nb::none());

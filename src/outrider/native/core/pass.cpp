@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "linear.hpp"
+
 namespace outrider {
 namespace {
 
@@ -48,10 +50,6 @@ void check_floats(const Model& model, const Floats& floats) {
         throw std::invalid_argument("a model with a joined layer needs inputs or features");
 }
 
-void check_threads(int threads) {
-    if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be from 1 to 1024");
-}
-
 // Rows of the largest tile, of the batch and of the rows that are wanted.
 int widest(const Plan& plan) {
     const int most = std::max(plan.rows, int(plan.wanted.size()));
@@ -66,6 +64,10 @@ void check_layers(const std::vector<int>& layers, int count, const char* what) {
                                         std::to_string(count));
         seen[layer] = true;
     }
+}
+
+void check_threads(int threads) {
+    if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be from 1 to 1024");
 }
 
 }  // namespace
@@ -111,6 +113,34 @@ void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const O
         for (Cache* cache : caches) cache->drop();
         throw;
     }
+}
+
+void Decoder::head(const float* hidden, int rows, int threads, float* logits) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!model_.head) throw std::invalid_argument("the model lacks its top");
+    check_threads(threads);
+    if (rows == 0) return;
+    gather_team(threads);
+    Plan layout;
+    layout.rows = rows;
+    const std::vector<Cache*> none;
+    const std::vector<int> tiles = cut_tiles(rows, kernels_.group_rows);
+    const int width = model_.shape.hidden, outputs = model_.shape.outputs;
+    Workspace w(model_, kernels_, layout, none, space_, *team_, threads_);
+    team_->run(threads_, [&](int thread) {
+        kernels_.begin(widest(layout));
+        const Range mine = w.share_of(rows, thread);
+        for (int row = mine.begin; row < mine.end; ++row) {
+            float* x = w.x + size_t(row) * w.x_stride;
+            std::copy_n(hidden + size_t(row) * width, width, x);
+            std::fill(x + width, x + w.x_stride, 0.0f);
+        }
+        w.meet();
+        w.acts.pack(thread, w.threads, tiles, w.x, w.x_stride, {model_.head.get()});
+        w.meet();
+        linear(w, thread, {{model_.head.get(), nullptr}}, {tiles}, Into::Store, logits, outputs, outputs);
+        kernels_.end();
+    });
 }
 
 void Decoder::gather_team(int threads) {

@@ -24,10 +24,13 @@ public:
     }
     const Kernels& kernels() const { return kernels_; }
 
-    // Reads and writes `floats`. The rows become pending in the caches. std::invalid_argument for what does not fit, and the caches are as they were; where a pass that
-    // has begun fails or is cancelled, nothing is pending in them.
+    // Reads and writes `floats`. The rows become pending in the caches. std::invalid_argument for what does not fit,
+    // and the caches are as they were; where a pass that has begun fails or is cancelled, nothing is pending in them.
     void run(const Batch& batch, const std::vector<Cache*>& caches, const Options& options, int threads,
              const Floats& floats);
+    // Writes logits [rows][outputs] of hidden states [rows][hidden] after the final norm: the head alone.
+    // std::invalid_argument where there is none yet.
+    void head(const float* hidden, int rows, int threads, float* logits);
     // How many threads the last pass ran on: fewer than it was given where they only waited for each other.
     int threads() const { return threads_; }
     // Stops a pass that is running, at its next layer; without one, does nothing.
