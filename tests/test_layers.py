@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "models.passes": {"models", "native"},
     "models.load": {"models", "cache"},
     "native": {"native", "models", "cache"},
+    "native.eagle3": {"native", "heads"},
     "models.toy": {"models", "cache", "sampling"},
     "heads": {"models.config", "models.rope", "models.safetensors_source", "heads"},
     "heads.attend": {"models.attention"},

@@ -49,7 +49,10 @@ class Cache:
 class Decoder:
     isa: str
     threads: int
-    def add_layer(self, parts: dict[str, object], window: int = 0) -> None: ...
+    def add_layer(self, parts: dict[str, object], window: int = 0, normed_residual: bool = False) -> None: ...
+    def set_fusion(
+        self, matrix: Matrix, bias: Floats | None = None, norm: Floats | None = None, parts: int = 1
+    ) -> None: ...
     def set_top(self, embedding: Matrix, norm: Floats, head: Matrix) -> None: ...
     def set_rotation(self, cos: Floats, sin: Floats) -> None: ...
     def run(
@@ -65,6 +68,11 @@ class Decoder:
         layers: Sequence[int] | None = None,
         captured: Sequence[int] = (),
         hidden: Floats | None = None,
+        inputs: Floats | None = None,
+        features: Floats | None = None,
+        states: Floats | None = None,
+        normed: bool = False,
+        grows: bool = False,
     ) -> None: ...
     def head(self, hidden: Floats, threads: int, logits: Floats) -> None: ...
     def cancel(self) -> None: ...
@@ -78,6 +86,7 @@ def make_decoder(
     dim: int,
     eps: float,
     isa: str | None = None,
+    outputs: int | None = None,
 ) -> Decoder: ...
 
 class Reader:

@@ -17,11 +17,11 @@ from outrider.models.base import NORMED, Batch, PassOutput
 from outrider.models.config import DecoderConfig
 from outrider.models.decoder import check_weights
 from outrider.models.names import EMBEDDING, HEAD
-from outrider.models.rope import rotation
 from outrider.models.source import TensorSource
 from outrider.models.states import chosen_layers
 from outrider.native import _core
 from outrider.native.kv import NativeCache
+from outrider.native.rotation import Rotations
 from outrider.native.store import matrices_of
 from outrider.native.weights import Packer, auto_weights
 
@@ -84,8 +84,11 @@ class NativeDecoder:
         """Of these, the bytes of each layer."""
         norm = packer.vector("model.norm.weight")
         self._core.set_top(embedding, norm, head)
-        self._embedding, self._norm = embedding, torch.from_numpy(norm)
-        self._positions = 0
+        self._norm = torch.from_numpy(norm)
+        self.embedding = embedding
+        """The packed matrix, which drafting heads share."""
+        self.isa = self._core.isa
+        self._rotations = Rotations(self._core, config.rope, config.context_limit)
         self._running = threading.Lock()
         self.notices = packer.notices
         self.parameters = packer.parameters
@@ -132,7 +135,7 @@ class NativeDecoder:
             states.append(every[-1])
         hidden = np.empty((len(states), len(batch), self.hidden_size), np.float32)
         with self._running:
-            self._rotate_up_to(max(batch.positions, default=0))
+            self._rotations.reach(max(batch.positions, default=0))
             self._core.run(
                 batch.tokens,
                 batch.positions,
@@ -159,7 +162,7 @@ class NativeDecoder:
         """Return the embeddings of tokens, float32 [R, D]; ValueError for one that is not there."""
         rows = np.empty((len(tokens), self.hidden_size), np.float32)
         for row, token in zip(rows, tokens, strict=True):
-            self._embedding.read(token, row)
+            self.embedding.read(token, row)
         return torch.from_numpy(rows)
 
     def head(self, hidden: Tensor) -> Tensor:
@@ -176,14 +179,6 @@ class NativeDecoder:
     def cancel(self) -> None:
         """Stop the pass that is running in another thread, at its next layer; without one, do nothing."""
         self._core.cancel()
-
-    def _rotate_up_to(self, position: int) -> None:
-        """Have the rotation of every position up to this one, but of none past the context limit."""
-        if position >= self._positions and self._positions < self.context_limit:
-            cos, sin = rotation(self.config.rope, min(max(position + 1, 1), self.context_limit))
-            cos, sin = cos[: self.context_limit], sin[: self.context_limit]
-            self._core.set_rotation(cos.contiguous().numpy(), sin.contiguous().numpy())
-            self._positions = len(cos)
 
 
 def _layer(

@@ -27,7 +27,7 @@ Attention::Attention(Workspace& workspace, const std::vector<int>& rows, std::ve
             for (int s = 0; s * kSegment < chunks_[c].places; ++s) items_.push_back({c, s});
     // Scores of a segment; where branches part, the slots between its places are scored as well.
     const bool branches = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.apart.empty(); });
-    scores_ = kQueries * size_t(kSegment + 2 * kLanes + (branches ? round_up(plan.rows, kLanes) : 0));
+    scores_ = kQueries * size_t(kSegment + 2 * kLanes + (branches ? round_up(plan.pending + plan.rows, kLanes) : 0));
     scratch_stride_ = round_up(int(scores_) + (kChunkRows * groups_ + kQueries) * part_stride_, kLanes);
     space.resize(2);
     grow(space[0], w_.threads * scratch_stride_ * sizeof(float));
@@ -89,7 +89,7 @@ void Attention::place(int thread, int index, const Layer& l) {
         float *key = base + w_.q_width + head * s.dim, *value = key + w_.k_width;
         turn(key, l.k_norm);
         Cache& cache = *w_.caches[sequence];
-        cache.store(index, head, cache.length() + row - w_.plan.first[sequence], key, value);
+        cache.store(index, head, cache.length() + w_.plan.numbers[row], key, value);
     }
 }
 

@@ -59,8 +59,8 @@ const std::pair<const char*, Weights Layer::*> kMatrices[] = {
     {"q", &Layer::q}, {"k", &Layer::k}, {"v", &Layer::v}, {"o", &Layer::o},
     {"gate", &Layer::gate}, {"up", &Layer::up}, {"down", &Layer::down}};
 const std::pair<const char*, Vector Layer::*> kVectors[] = {
-    {"input_norm", &Layer::input_norm}, {"mlp_norm", &Layer::mlp_norm}, {"q_norm", &Layer::q_norm},
-    {"k_norm", &Layer::k_norm}, {"q_bias", &Layer::q_bias}, {"k_bias", &Layer::k_bias},
+    {"input_norm", &Layer::input_norm}, {"hidden_norm", &Layer::hidden_norm}, {"mlp_norm", &Layer::mlp_norm},
+    {"q_norm", &Layer::q_norm}, {"k_norm", &Layer::k_norm}, {"q_bias", &Layer::q_bias}, {"k_bias", &Layer::k_bias},
     {"v_bias", &Layer::v_bias}, {"o_bias", &Layer::o_bias}, {"gate_bias", &Layer::gate_bias},
     {"up_bias", &Layer::up_bias}, {"down_bias", &Layer::down_bias}};
 
@@ -82,10 +82,10 @@ void put_part(Layer& layer, const std::string& name, nb::handle value) {
     throw std::invalid_argument("a layer has no part '" + name + "'");
 }
 
-void add_layer(Decoder& decoder, nb::dict parts, int window) {
+void add_layer(Decoder& decoder, nb::dict parts, int window, bool normed_residual) {
     Layer layer;
     for (auto [name, value] : parts) put_part(layer, nb::cast<std::string>(name), value);
-    layer.window = window;
+    layer.window = window, layer.normed_residual = normed_residual;
     nb::gil_scoped_release release;
     decoder.change([&](Model& model) { model.add_layer(std::move(layer)); });
 }
@@ -95,6 +95,15 @@ void set_top(Decoder& decoder, std::shared_ptr<Matrix> embedding, Floats1 norm, 
     decoder.change([&](Model& model) {
         model.set_top(embedding, Vector(norm.data(), norm.data() + norm.shape(0)), head);
     });
+}
+
+void set_fusion(Decoder& decoder, std::shared_ptr<Matrix> matrix, std::optional<Floats1> bias,
+                std::optional<Floats1> norm, int parts) {
+    auto vector = [](const std::optional<Floats1>& array) {
+        return array ? Vector(array->data(), array->data() + array->shape(0)) : Vector();
+    };
+    nb::gil_scoped_release release;
+    decoder.change([&](Model& model) { model.set_fusion({matrix, vector(bias), vector(norm), parts}); });
 }
 
 void set_rotation(Decoder& decoder, Floats2 cos, Floats2 sin) {
@@ -107,38 +116,50 @@ void set_rotation(Decoder& decoder, Floats2 cos, Floats2 sin) {
 }
 
 std::unique_ptr<Decoder> make_decoder(int vocab, int hidden, int inner, int heads, int kv_heads, int dim, float eps,
-                                      std::optional<std::string> isa) {
+                                      std::optional<std::string> isa, std::optional<int> outputs) {
     const Kernels* kernels = choose_kernels(isa ? isa->c_str() : nullptr);
     if (!kernels) throw std::invalid_argument("this processor or build has no instruction set '" + *isa + "'");
-    return std::make_unique<Decoder>(Model({vocab, hidden, inner, heads, kv_heads, dim, eps}), *kernels);
+    return std::make_unique<Decoder>(Model({vocab, hidden, inner, heads, kv_heads, dim, eps, outputs.value_or(vocab)}), *kernels);
+}
+
+void check_rows(const std::optional<Floats2>& array, const char* message, size_t rows, size_t width) {
+    if (array && (array->shape(0) != rows || array->shape(1) != width)) throw std::invalid_argument(message);
 }
 
 void run(Decoder& decoder, std::vector<int64_t> tokens, std::vector<int64_t> positions, std::vector<int64_t> sequences,
          std::vector<int64_t> parents, std::vector<int64_t> wanted, std::vector<Cache*> caches, int threads,
          MutableFloats logits, std::optional<std::vector<int>> layers, std::vector<int> captured,
-         std::optional<MutableFloats> hidden) {
+         std::optional<MutableFloats> hidden, std::optional<Floats2> inputs, std::optional<Floats2> features,
+         std::optional<MutableFloats> states, bool normed, bool grows) {
     const Model& model = decoder.model();
     const size_t rows = tokens.size(), width = model.shape.hidden;
     for (const Cache* cache : caches)
         if (!cache) throw std::invalid_argument("None is not a cache");
-    if (logits.size() != wanted.size() * model.shape.vocab)
+    check_rows(inputs, "inputs must be [rows, hidden]", rows, width);
+    const size_t wide = features ? features->shape(1) : 0;
+    check_rows(features, "features must be [rows, width]", rows, wide);
+    if (states && states->size() != wanted.size() * width) throw std::invalid_argument("states must be [wanted, hidden]");
+    if (logits.size() != wanted.size() * model.shape.outputs)
         throw std::invalid_argument("logits must be [wanted, vocabulary]");
     if (hidden ? hidden->size() != captured.size() * rows * width : !captured.empty())
         throw std::invalid_argument("hidden must be [captured, rows, hidden]");
-    Options options{{}, std::move(captured)};
+    Options options{{}, std::move(captured), normed};
     if (layers) options.layers = std::move(*layers);
     else
         for (int i = 0; i < int(model.layers.size()); ++i) options.layers.push_back(i);
-    const Batch batch{std::move(tokens), std::move(positions), std::move(sequences), std::move(parents), std::move(wanted)};
+    const Batch batch{std::move(tokens), std::move(positions), std::move(sequences), std::move(parents), std::move(wanted),
+                      grows};
+    const Floats floats{inputs ? inputs->data() : nullptr, features ? features->data() : nullptr, wide, logits.data(),
+                        hidden ? hidden->data() : nullptr, states ? states->data() : nullptr};
     nb::gil_scoped_release release;
-    decoder.run(batch, caches, options, threads, logits.data(), hidden ? hidden->data() : nullptr);
+    decoder.run(batch, caches, options, threads, floats);
 }
 
 void head(Decoder& decoder, Floats2 hidden, int threads, MutableFloats logits) {
     const Shape& shape = decoder.model().shape;
     const int rows = narrow(hidden.shape(0));
     if (int64_t(hidden.shape(1)) != shape.hidden) throw std::invalid_argument("hidden must be [rows, hidden]");
-    if (logits.size() != size_t(rows) * shape.vocab) throw std::invalid_argument("logits must be [rows, vocabulary]");
+    if (logits.size() != size_t(rows) * shape.outputs) throw std::invalid_argument("logits must be [rows, vocabulary]");
     nb::gil_scoped_release release;
     decoder.head(hidden.data(), rows, threads, logits.data());
 }
@@ -191,16 +212,18 @@ NB_MODULE(_core, m) {
     nb::class_<Decoder>(m, "Decoder")
         .def_prop_ro("isa", [](const Decoder& d) { return d.kernels().name; })
         .def_prop_ro("threads", &Decoder::threads)
-        .def("add_layer", &add_layer, "parts"_a, "window"_a = 0)
+        .def("add_layer", &add_layer, "parts"_a, "window"_a = 0, "normed_residual"_a = false)
+        .def("set_fusion", &set_fusion, "matrix"_a, "bias"_a = nb::none(), "norm"_a = nb::none(), "parts"_a = 1)
         .def("set_top", &set_top, "embedding"_a, "norm"_a, "head"_a)
         .def("set_rotation", &set_rotation, "cos"_a, "sin"_a)
         .def("run", &run, "tokens"_a, "positions"_a, "sequences"_a, "parents"_a, "wanted"_a, "caches"_a, "threads"_a,
              "logits"_a.noconvert(), "layers"_a = nb::none(), "captured"_a = std::vector<int>(),
-             "hidden"_a.noconvert() = nb::none())
+             "hidden"_a.noconvert() = nb::none(), "inputs"_a = nb::none(), "features"_a = nb::none(),
+             "states"_a.noconvert() = nb::none(), "normed"_a = false, "grows"_a = false)
         .def("head", &head, "hidden"_a.noconvert(), "threads"_a, "logits"_a.noconvert())
         .def("cancel", &Decoder::cancel);
     m.def("make_decoder", &make_decoder, "vocab"_a, "hidden"_a, "inner"_a, "heads"_a, "kv_heads"_a, "dim"_a, "eps"_a,
-          "isa"_a = nb::none());
+          "isa"_a = nb::none(), "outputs"_a = nb::none());
 
     nb::class_<Reader>(m, "Reader")
         .def(nb::init<size_t, int>(), "bytes"_a, "threads"_a)

@@ -66,9 +66,11 @@ void Cache::truncate(int length) {
     pending_ = 0;
 }
 
-void Cache::reserve(std::vector<int> parents) {
+void Cache::reserve(const std::vector<int>& parents, bool stay) {
+    parents_.resize(stay ? pending_ : 0);
+    parents_.insert(parents_.end(), parents.begin(), parents.end());
     pending_ = 0;
-    const size_t slots = size_t(length_) + parents.size();
+    const size_t slots = size_t(length_) + parents_.size();
     for (size_t i = size_t(length_) / kSlots; i < pages_.size(); ++i) {
         if (pages_[i].holders() == 1) continue;
         const Page own = new_page();
@@ -80,8 +82,7 @@ void Cache::reserve(std::vector<int> parents) {
         pages_.push_back(new_page());
         page_starts_.push_back(pages_.back().data->as<float>());
     }
-    pending_ = int(parents.size());
-    parents_ = std::move(parents);
+    pending_ = int(parents_.size());
 }
 
 void Cache::store(int layer, int head, int slot, const float* key, const float* value) {

@@ -24,6 +24,8 @@ public:
 
     int length() const { return length_; }
     int pending() const { return pending_; }
+    // Of each pending row, which of them it continues; −1 where it continues what is committed.
+    const std::vector<int>& parents() const { return parents_; }
     size_t bytes() const { return pages_.size() * page_bytes(); }
     size_t page_bytes() const { return page_floats() * sizeof(float); }
     bool fits(int layers, int kv_heads, int dim) const {
@@ -37,8 +39,8 @@ public:
     // The first `count` pages, for others to begin with; std::invalid_argument unless committed tokens fill them.
     std::vector<Page> pages(int count);
 
-    // Makes room for `parents.size()` pending rows, in slots length() …; what was pending is dropped.
-    void reserve(std::vector<int> parents);
+    // Makes room for `parents.size()` more pending rows; what was pending is dropped unless it is to stay.
+    void reserve(const std::vector<int>& parents, bool stay);
     void drop() { pending_ = 0; }
     // Writes one head's key and value, [dim] each, into a slot.
     void store(int layer, int head, int slot, const float* key, const float* value);
@@ -63,7 +65,7 @@ private:
     std::atomic<bool> busy_{false};
     int layers_, kv_heads_, dim_;
     int length_ = 0, pending_ = 0;
-    std::vector<int> parents_;  // of the pending rows, −1 for what follows the committed ones
+    std::vector<int> parents_;
     std::vector<Page> pages_;
     std::vector<float*> page_starts_;
 };

@@ -1,5 +1,6 @@
 #include "model.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -25,10 +26,11 @@ void check(Vector& vector, const char* name, int size, bool needed) {
 }  // namespace
 
 Model::Model(const Shape& s) : shape(s) {
-    if (s.vocab < 1 || s.hidden < 1 || s.inner < 1 || s.heads < 1 || s.kv_heads < 1 || s.dim < 2)
+    if (s.vocab < 1 || s.hidden < 1 || s.inner < 1 || s.heads < 1 || s.kv_heads < 1 || s.dim < 2 ||
+        s.outputs < 1)
         throw std::invalid_argument("every size of a model must be positive");
     constexpr int64_t kMost = 1 << 26;  // of each, and of the widths they make: sums of a few of them fit an int
-    for (int64_t size : {int64_t(s.vocab), int64_t(s.hidden), int64_t(s.inner), int64_t(s.heads) * s.dim})
+    for (int64_t size : {int64_t(s.vocab), int64_t(s.outputs), int64_t(s.hidden), int64_t(s.inner), int64_t(s.heads) * s.dim})
         if (size > kMost) throw std::invalid_argument("a size of the model is over 67108864");
     if (s.heads % s.kv_heads) throw std::invalid_argument("heads must be a multiple of kv_heads");
     if (s.dim % 2) throw std::invalid_argument("a head's size must be even");
@@ -36,14 +38,16 @@ Model::Model(const Shape& s) : shape(s) {
 
 void Model::add_layer(Layer layer) {
     const int queries = shape.heads * shape.dim, keys = shape.kv_heads * shape.dim;
-    check(layer.q, "q", queries, shape.hidden);
-    check(layer.k, "k", keys, shape.hidden);
-    check(layer.v, "v", keys, shape.hidden);
+    const int inputs = layer.joined() ? 2 * shape.hidden : shape.hidden;
+    check(layer.q, "q", queries, inputs);
+    check(layer.k, "k", keys, inputs);
+    check(layer.v, "v", keys, inputs);
     check(layer.o, "o", shape.hidden, queries);
     check(layer.gate, "gate", shape.inner, shape.hidden);
     check(layer.up, "up", shape.inner, shape.hidden);
     check(layer.down, "down", shape.hidden, shape.inner);
     check(layer.input_norm, "input_norm", shape.hidden, true);
+    check(layer.hidden_norm, "hidden_norm", shape.hidden, false);
     check(layer.mlp_norm, "mlp_norm", shape.hidden, true);
     check(layer.q_norm, "q_norm", shape.dim, false);
     check(layer.k_norm, "k_norm", shape.dim, false);
@@ -54,15 +58,31 @@ void Model::add_layer(Layer layer) {
     check(layer.gate_bias, "gate_bias", shape.inner, false);
     check(layer.up_bias, "up_bias", shape.inner, false);
     check(layer.down_bias, "down_bias", shape.hidden, false);
+    if (layer.normed_residual && !layer.joined())
+        throw std::invalid_argument("a normed residual is for a layer with a hidden_norm");
     if (layer.window < 0) throw std::invalid_argument("a window cannot be negative");
     layers.push_back(std::move(layer));
 }
 
 void Model::set_top(Weights embedding_, Vector norm_, Weights head_) {
     check(embedding_, "embedding", shape.vocab, shape.hidden);
-    check(head_, "head", shape.vocab, shape.hidden);
+    check(head_, "head", shape.outputs, shape.hidden);
     check(norm_, "norm", shape.hidden, true);
     embedding = std::move(embedding_), norm = std::move(norm_), head = std::move(head_);
+}
+
+void Model::set_fusion(Fusion f) {
+    check(f.matrix, "fusion", shape.hidden, f.matrix ? f.matrix->inputs : 0);
+    check(f.bias, "fusion bias", shape.hidden, false);
+    check(f.norm, "fusion norm", f.matrix->inputs, false);
+    if (f.parts < 1 || f.matrix->inputs % f.parts)
+        throw std::invalid_argument("features of " + std::to_string(f.matrix->inputs) + " values cannot be normed in " +
+                                    std::to_string(f.parts) + " parts of one width");
+    fusion = std::move(f);
+}
+
+bool Model::joined() const {
+    return std::any_of(layers.begin(), layers.end(), [](const Layer& layer) { return layer.joined(); });
 }
 
 void Model::set_rotation(const float* cosines, const float* sines, int count) {

@@ -39,6 +39,17 @@ private:
     std::atomic<State>& state_;
 };
 
+// A model whose layers join embeddings with states must be given the states, or features to make them of.
+void check_floats(const Model& model, const Floats& floats) {
+    if (floats.inputs && floats.features) throw std::invalid_argument("a pass takes inputs or features, not both");
+    if (floats.features && !model.fusion.matrix) throw std::invalid_argument("the model has no fusion: it takes no features");
+    if (floats.features && floats.width != size_t(model.fusion.matrix->inputs))
+        throw std::invalid_argument("features must be [rows, " + std::to_string(model.fusion.matrix->inputs) + "], not [rows, " +
+                                    std::to_string(floats.width) + "]");
+    if (model.joined() && !floats.inputs && !floats.features)
+        throw std::invalid_argument("a model with a joined layer needs inputs or features");
+}
+
 // Rows of the largest tile, of the batch and of the rows that are wanted.
 int widest(const Plan& plan) {
     const int most = std::max(plan.rows, int(plan.wanted.size()));
@@ -64,7 +75,7 @@ void check_threads(int threads) {
 Decoder::Decoder(Model model, const Kernels& kernels) : model_(std::move(model)), kernels_(kernels) {}
 
 void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const Options& options, int threads,
-                  float* logits, float* hidden) {
+                  const Floats& floats) {
     std::lock_guard<std::mutex> lock(mutex_);
     const Running running(state_);
     model_.check_complete();
@@ -75,21 +86,22 @@ void Decoder::run(const Batch& batch, const std::vector<Cache*>& caches, const O
     for (int layer : options.captured)
         if (std::find(options.layers.begin(), options.layers.end(), layer) == options.layers.end())
             throw std::invalid_argument("captured layer " + std::to_string(layer) + " is not run");
+    check_floats(model_, floats);
     check_threads(threads);
     for (const Cache* cache : caches)
         if (!cache->fits(layers, s.kv_heads, s.dim)) throw std::invalid_argument("a cache is of another model");
     const Hold hold(caches);
     const Plan layout = plan(batch, caches, s.vocab, model_.positions, kernels_);
     try {
-        for (size_t i = 0; i < caches.size(); ++i) {
-            std::vector<int> parents;
-            for (int row = layout.first[i]; row < layout.rows && layout.sequences[row] == int(i); ++row)
-                parents.push_back(layout.parents[row] < 0 ? -1 : layout.parents[row] - layout.first[i]);
-            caches[i]->reserve(std::move(parents));
+        auto parent = layout.parents.begin();
+        for (int i = 0, row = 0; i < int(caches.size()); ++i) {
+            const auto first = parent;
+            for (; row < layout.rows && layout.sequences[row] == i; ++row) ++parent;
+            caches[i]->reserve({first, parent}, batch.grows);
         }
         gather_team(threads);
         Workspace workspace(model_, kernels_, layout, caches, space_, *team_, threads_);
-        Stages stages(workspace, attention_space_, options, state_, logits, hidden);
+        Stages stages(workspace, attention_space_, options, state_, floats);
         const int rows = widest(layout);
         team_->run(threads_, [&](int thread) {
             kernels_.begin(rows);
@@ -113,7 +125,7 @@ void Decoder::head(const float* hidden, int rows, int threads, float* logits) {
     layout.rows = rows;
     const std::vector<Cache*> none;
     const std::vector<int> tiles = cut_tiles(rows, kernels_.group_rows);
-    const int width = model_.shape.hidden, vocab = model_.shape.vocab;
+    const int width = model_.shape.hidden, outputs = model_.shape.outputs;
     Workspace w(model_, kernels_, layout, none, space_, *team_, threads_);
     team_->run(threads_, [&](int thread) {
         kernels_.begin(widest(layout));
@@ -126,7 +138,7 @@ void Decoder::head(const float* hidden, int rows, int threads, float* logits) {
         w.meet();
         w.acts.pack(thread, w.threads, tiles, w.x, w.x_stride, {model_.head.get()});
         w.meet();
-        linear(w, thread, {{model_.head.get(), nullptr}}, {tiles}, Into::Store, logits, vocab, vocab);
+        linear(w, thread, {{model_.head.get(), nullptr}}, {tiles}, Into::Store, logits, outputs, outputs);
         kernels_.end();
     });
 }

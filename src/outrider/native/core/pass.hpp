@@ -24,12 +24,11 @@ public:
     }
     const Kernels& kernels() const { return kernels_; }
 
-    // Writes logits [wanted][vocab] and hidden states [captured][rows][hidden]. The rows become pending in the
-    // caches. std::invalid_argument for what does not fit, and the caches are as they were; where a pass that
-    // has begun fails or is cancelled, nothing is pending in them.
+    // Reads and writes `floats`. The rows become pending in the caches. std::invalid_argument for what does not fit,
+    // and the caches are as they were; where a pass that has begun fails or is cancelled, nothing is pending in them.
     void run(const Batch& batch, const std::vector<Cache*>& caches, const Options& options, int threads,
-             float* logits, float* hidden);
-    // Writes logits [rows][vocab] of hidden states [rows][hidden] after the final norm: the head alone.
+             const Floats& floats);
+    // Writes logits [rows][outputs] of hidden states [rows][hidden] after the final norm: the head alone.
     // std::invalid_argument where there is none yet.
     void head(const float* hidden, int rows, int threads, float* logits);
     // How many threads the last pass ran on: fewer than it was given where they only waited for each other.
@@ -41,7 +40,7 @@ public:
     }
 
 private:
-    // Has a team of so many threads ready.
+    // Has a team of so many threads, or of fewer where that is advised.
     void gather_team(int threads);
 
     Model model_;

@@ -31,7 +31,10 @@ public:
     const std::vector<Cache*>& caches;
     const int threads;
     const int q_width, k_width, x_stride, qkv_stride, attended_stride, inner_stride;
+    // Of joined rows, and of features; 0 where the model has none.
+    const int joined_stride, features_stride;
     float *x, *qkv, *attended, *inner;  // [rows][their stride]
+    float* embedded;                    // [rows][x_stride], where a layer is joined: of the rows' tokens
     Activations acts;
 
     // A thread's own room within a stage: 32 floats for every input of the widest matrix.
