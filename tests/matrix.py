@@ -187,8 +187,8 @@ def random_head(target: ToyTarget) -> ReadyHead:
         torch.manual_seed(5)
         head = Eagle3Head(config, torch.arange(size - 1)).requires_grad_(False)
         head.head.weight.mul_(4.0)  # surer than a new one
-    run = TorchHeadPass(head, embed=target.embed)
-    return ReadyHead(run, size, size, target.context_limit, (0, 1, 2), 0.0)
+    passes = TorchHeadPass(head, embed=target.embed)
+    return ReadyHead(passes, size, size, head.target_ids, target.context_limit, (0, 1, 2), 0.0)
 
 
 def random_medusa(target: ToyTarget) -> MedusaHeads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outrider import native
 from outrider.errors import CapabilityError, HeadError
 from outrider.heads.eagle import EagleHead
 from outrider.heads.eagle3 import Eagle3Head
@@ -36,21 +37,36 @@ def ready_head(drafter: str, path: str, target: LoadedModel, *, weights: str = "
     if isinstance(head, MedusaHeads):
         return head
     features = head.config.layers_of(able.layers) if isinstance(head, Eagle3Head) else (NORMED,)
-    run = head_pass(head, able, weights=weights)
+    reduced = isinstance(head, Eagle3Head) and head.config.draft_vocab_size < able.vocab_size
+    passes = head_passes(head, able, weights=weights)
     whole = getattr(able, "weight_bytes", 0)
     return ReadyHead(
-        run,
+        passes,
         head.config.layer.hidden_size,
         able.vocab_size,
+        head.target_ids
+        if isinstance(head, Eagle3Head) and head.config.draft_vocab_size < able.vocab_size
+        else None,
         able.context_limit,
         features,
-        min(run.weight_bytes / whole, 1.0) if whole else 0.0,
+        min(passes.weight_bytes / whole, 1.0) if whole else 0.0,
     )
 
 
-def head_pass(head: Eagle3Head | EagleHead, target: CapturingTarget, *, weights: str = "auto") -> HeadPass:
-    """Return what runs a head beside a target."""
-    return TorchHeadPass(head, embed=target.embed, target_head=getattr(target, "head", None))
+def head_passes(head: Eagle3Head | EagleHead, target: CapturingTarget, *, weights: str = "auto") -> HeadPass:
+    """Return what runs a head beside a target: the core for EAGLE-3 on its own passes, else PyTorch.
+
+    `weights` are the target's; those of a head are packed in fp16 unless it is in fp32, bf16 or int8.
+    """
+    if isinstance(head, Eagle3Head) and native.why_missing() is None:
+        from outrider.native.decoder import NativeDecoder
+        from outrider.native.eagle3 import native_head
+
+        if isinstance(target, NativeDecoder):
+            return native_head(
+                head, target, weights=weights if weights in ("fp32", "bf16", "int8") else "fp16"
+            )
+    return TorchHeadPass(head, embed=target.embed, target_head=target.head)
 
 
 def draft_latency(draft: LoadedModel | Ready) -> Latency:

@@ -12,7 +12,7 @@ from torch import Tensor
 from outrider.heads.attend import Growing
 from outrider.heads.eagle3 import Eagle3Config, Eagle3Head
 from outrider.heads.layer import LayerConfig
-from outrider.heads.passes import TorchHeadPass
+from outrider.heads.passes import ReadyHead, TorchHeadPass
 from outrider.loop.draft.eagle_rows import READ_ROWS, Followed, HeadReader
 from outrider.loop.draft.held import Branches
 
@@ -25,6 +25,11 @@ def made(**options: bool) -> Eagle3Head:
     config = Eagle3Config(LAYER, VOCABULARY, DRAFT, HIDDEN, **options)  # type: ignore[arg-type]
     ids = torch.randperm(VOCABULARY)[:DRAFT].sort().values
     return Eagle3Head(config, ids).requires_grad_(False)
+
+
+def ready(head: Eagle3Head, embedding: Tensor) -> ReadyHead:
+    passes = TorchHeadPass(head, embed=lambda tokens: embedding[list(tokens)])
+    return ReadyHead(passes, HIDDEN, VOCABULARY, head.target_ids, 512, (0, 1, 2), 0.0)
 
 
 class Text:
@@ -63,9 +68,7 @@ def grown(draw: random.Random, branches: Branches, count: int) -> None:
 def test_rows_in_trees_and_batches_are_those_of_each_path_alone(options: dict[str, bool]) -> None:
     head = made(**options)
     embedding = torch.randn(VOCABULARY, HIDDEN, generator=torch.Generator().manual_seed(1))
-    reader = HeadReader(
-        TorchHeadPass(head, embed=lambda tokens: embedding[list(tokens)]), VOCABULARY, context_limit=512
-    )
+    reader = HeadReader(ready(head, embedding))
     texts = [Text(head, embedding, seed) for seed in range(3)]
     followed = [reader.begin(text.tokens) for text in texts]
     for own, text in zip(followed, texts, strict=True):
@@ -97,7 +100,7 @@ def test_rows_in_trees_and_batches_are_those_of_each_path_alone(options: dict[st
 def test_a_long_prompt_is_read_as_it_comes() -> None:
     head = made()
     embedding = torch.randn(VOCABULARY, HIDDEN)
-    reader = HeadReader(TorchHeadPass(head, embed=lambda tokens: embedding[list(tokens)]), VOCABULARY, 512)
+    reader = HeadReader(ready(head, embedding))
     text = Text(head, embedding, 3)
     text.grow([text.draw.randrange(VOCABULARY) for _ in range(300)])
     own = reader.begin(text.tokens)
@@ -112,9 +115,7 @@ def test_a_long_prompt_is_read_as_it_comes() -> None:
 
 def test_it_is_not_ready_before_the_states_of_the_prompt_have_come() -> None:
     head = made()
-    reader = HeadReader(
-        TorchHeadPass(head, embed=lambda tokens: torch.zeros(len(tokens), HIDDEN)), VOCABULARY, 512
-    )
+    reader = HeadReader(ready(head, torch.zeros(VOCABULARY, HIDDEN)))
     own: Followed = reader.begin([1, 2, 3])
     assert not own.ready
     reader.take(own, torch.zeros(2, 3 * HIDDEN))

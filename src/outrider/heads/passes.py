@@ -16,12 +16,34 @@ from outrider.heads.attend import Cached
 from outrider.heads.eagle import EagleHead
 from outrider.heads.eagle3 import Eagle3Head
 from outrider.models.attention import Attention, spans, stable_queries
-from outrider.models.base import Batch, PassOutput
+from outrider.models.base import Batch
 
 Embed = Callable[[Sequence[int]], Tensor]
 """Returns the embeddings of tokens, float32 [R, H]."""
 Head = Callable[[Tensor], Tensor]
 """Returns logits [R, V] of states [R, H] after the final norm."""
+
+
+class HeadOutput(Protocol):
+    """What one pass of a head gives for the rows of `Batch.wanted`, in their order, float32."""
+
+    @property
+    def logits(self) -> Tensor:
+        """Over the tokens that the head can name, [W, Vd]."""
+        ...
+
+    @property
+    def states(self) -> Tensor:
+        """What rows that continue these take as their inputs, [W, H]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TorchHeadOutput:
+    """Implements `HeadOutput`."""
+
+    logits: Tensor
+    states: Tensor
 
 
 class HeadPass(Protocol):
@@ -33,8 +55,6 @@ class HeadPass(Protocol):
 
     weight_bytes: int
     """Bytes of the matrices that a pass reads."""
-    target_ids: Tensor | None
-    """[Vd]: the target's tokens that the logits are of, rising; None where they are of all of them."""
 
     def new_cache(self, pages: Sequence[Page] = ()) -> Cache:
         """Return a cache for one sequence: empty, or beginning with pages of this head's other caches."""
@@ -47,12 +67,11 @@ class HeadPass(Protocol):
         *,
         features: Tensor | None = None,
         inputs: Tensor | None = None,
-    ) -> PassOutput:
+    ) -> HeadOutput:
         """Run one pass; rows become pending in the caches, as those of a target's pass.
 
         `batch.tokens [R]` are the tokens one position later. Either `features [R, n * Ht]`, the target's
-        states, or `inputs [R, H]`, what an earlier pass gave for the row before. Returns logits [W, Vd] and
-        `hidden [1, R, H]`, the inputs of rows that continue these.
+        states, or `inputs [R, H]`, what an earlier pass gave for the row before.
         """
         ...
 
@@ -61,11 +80,13 @@ class HeadPass(Protocol):
 class ReadyHead:
     """A head that was loaded for a target. It can be timed like a `models.base.Target`."""
 
-    run: HeadPass
+    passes: HeadPass
     hidden_size: int
     """H: width of its inputs."""
     vocab_size: int
     """V: tokens of the target."""
+    target_ids: Tensor | None
+    """[Vd]: the target's tokens that the logits are of, rising; None where they are of all of them."""
     context_limit: int
     """The target's."""
     features: tuple[int, ...]
@@ -77,11 +98,11 @@ class ReadyHead:
 
     def new_cache(self, pages: Sequence[Page] = ()) -> Cache:
         """Return a cache of the head."""
-        return self.run.new_cache(pages)
+        return self.passes.new_cache(pages)
 
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Run the head on zeros as a target would be run, so that passes can be timed; logits [W, Vd]."""
-        return self.run.run(batch, caches, inputs=torch.zeros(len(batch), self.hidden_size)).logits
+        return self.passes.run(batch, caches, inputs=torch.zeros(len(batch), self.hidden_size)).logits
 
 
 class TorchHeadPass:
@@ -94,7 +115,7 @@ class TorchHeadPass:
         self, head: Eagle3Head | EagleHead, *, embed: Embed | None = None, target_head: Head | None = None
     ) -> None:
         """`embed`: the target's embedding, for a head without one; `target_head`: for one that ends in it."""
-        self._head, self._target_head = head.eval(), target_head
+        self._head, self._target_head = head.eval().requires_grad_(False), target_head
         self._embed = embed
         layer = head.config.layer
         self._device = next(head.parameters()).device
@@ -102,9 +123,6 @@ class TorchHeadPass:
         self._groups = layer.heads // layer.kv_heads
         self._queries = stable_queries(layer.kv_heads, self._groups, layer.head_dim, self._device)
         self.weight_bytes = sum(weights.nbytes for weights in head.parameters() if weights.dim() == 2)
-        self.target_ids: Tensor | None = None
-        if isinstance(head, Eagle3Head) and head.config.draft_vocab_size < head.config.vocab_size:
-            self.target_ids = head.target_ids
 
     def new_cache(self, pages: Sequence[Page] = ()) -> KvCache:
         """Return a cache for one sequence, which begins with these pages; ValueError for pages of others."""
@@ -121,7 +139,7 @@ class TorchHeadPass:
         *,
         features: Tensor | None = None,
         inputs: Tensor | None = None,
-    ) -> PassOutput:
+    ) -> TorchHeadOutput:
         """Run one pass over `batch`; see `HeadPass.run`."""
         head = self._head
         own = [cache for cache in caches if isinstance(cache, KvCache)]
@@ -135,12 +153,12 @@ class TorchHeadPass:
             x = head.fuse(features) if features is not None else inputs
             assert x is not None
             output = head(x, embeddings, positions, Cached(attention))
-            return PassOutput(head.logits(output[wanted]), head.fed_back(output)[None])
+            return TorchHeadOutput(head.logits(output[wanted]), head.fed_back(output[wanted]))
         x = features if features is not None else inputs
         assert x is not None
         assert self._target_head is not None, "an EAGLE-1 head ends in the target's"
         output = head(x, embeddings, positions, Cached(attention))
-        return PassOutput(self._target_head(output[wanted]), output[None])
+        return TorchHeadOutput(self._target_head(output[wanted]), output[wanted])
 
     def _embeddings(self, tokens: Sequence[int]) -> Tensor:
         if self._head.embedding is not None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from outrider.errors import OptionError
-from outrider.heads.passes import HeadPass, ReadyHead
+from outrider.heads.passes import ReadyHead
 from outrider.loop.draft.base import Ask
 from outrider.loop.draft.eagle_rows import Followed, HeadReader
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
@@ -54,10 +54,7 @@ class EagleDrafter(ModelTreeDrafter):
 
     def __init__(
         self,
-        head: HeadPass,
-        target: Target,
-        features: Sequence[int],
-        cost: float = 0.0,
+        head: ReadyHead,
         *,
         width: int = EagleOptions.width,
         depth: int = EagleOptions.depth,
@@ -65,10 +62,9 @@ class EagleDrafter(ModelTreeDrafter):
         name: str = "eagle",
         beside: MixedGuesses | None = None,
     ) -> None:
-        """`features`: the states of the target that the head was made for (`Drafter.features`)."""
-        reader = HeadReader(head, target.vocab_size, target.context_limit)
-        super().__init__(reader, cost, width=width, shape=shape, levels=depth, name=name, beside=beside)
-        self.features = tuple(features)
+        reader = HeadReader(head)
+        super().__init__(reader, head.cost, width=width, shape=shape, levels=depth, name=name, beside=beside)
+        self.features = head.features
         self._rows = reader
 
     @classmethod
@@ -78,7 +74,7 @@ class EagleDrafter(ModelTreeDrafter):
         head = _needed(model)
         shape = parse_shape(read.tree) if read.tree else ()
         depth = height(shape) if shape else read.depth
-        return cls(head.run, target, head.features, head.cost, width=read.width, depth=depth, shape=shape)
+        return cls(head, width=read.width, depth=depth, shape=shape)
 
     @classmethod
     def beside(
@@ -86,7 +82,7 @@ class EagleDrafter(ModelTreeDrafter):
     ) -> EagleDrafter:
         """Make a drafter whose trees hold the guesses of others, too."""
         head = _needed(model)
-        return cls(head.run, target, head.features, head.cost, width=width, name=name, beside=guesses)
+        return cls(head, width=width, name=name, beside=guesses)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a tree for each ask; the head's caches then hold no guesses any more."""

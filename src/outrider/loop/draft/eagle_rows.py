@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from outrider.cache.base import Cache, CacheKind
-from outrider.heads.passes import HeadPass
+from outrider.heads.passes import ReadyHead
+from outrider.heads.vocab import expand
 from outrider.loop.draft.held import Branches, shared
 from outrider.models.base import Batch
 
@@ -60,10 +61,10 @@ class Followed:
 class HeadReader:
     """Runs a head over states of the target and over chosen nodes of trees, of many sequences at once."""
 
-    def __init__(self, head: HeadPass, vocabulary: int, context_limit: int) -> None:
-        """`vocabulary` and `context_limit` are the target's."""
-        self._head, self._vocabulary, self.context_limit = head, vocabulary, context_limit
-        self.caches: tuple[CacheKind, ...] = (CacheKind(head.new_cache, context_limit, of_states=True),)
+    def __init__(self, head: ReadyHead) -> None:
+        self._head, self._ids, self._vocabulary = head.passes, head.target_ids, head.vocab_size
+        self.context_limit = head.context_limit
+        self.caches: tuple[CacheKind, ...] = (CacheKind(head.new_cache, head.context_limit, of_states=True),)
 
     def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Followed:
         """Take the cache, or start one; it fills as states of the target come."""
@@ -121,12 +122,12 @@ class HeadReader:
             rows.add(after, followed.read, [-1, *range(count - 1)], [count - 1])
         states = torch.cat([states for followed in many for states in followed.waiting])
         output = self._head.run(rows.batch(), [followed.cache for followed in many], features=states)
-        for place, (followed, last) in enumerate(zip(many, rows.wanted, strict=True)):
+        for place, followed in enumerate(many):
             count = sum(len(states) for states in followed.waiting)
             followed.cache.keep(range(count))
             followed.read += count
             followed.waiting = []
-            followed.outputs = {-1: output.hidden[0, last]}
+            followed.outputs = {-1: output.states[place]}
             followed.logits = output.logits[place]
 
     def _expand(self, wants: Sequence[tuple[Followed, Branches, Sequence[int]]]) -> list[Tensor]:
@@ -158,20 +159,14 @@ class HeadReader:
         results, done = [], 0
         for (followed, _, nodes), keep in zip(wants, kept, strict=True):
             followed.cache.keep(keep)
-            for node, row in zip(nodes, rows.wanted[done : done + len(nodes)], strict=True):
-                followed.outputs[node] = output.hidden[0, row]
+            followed.outputs.update(zip(nodes, output.states[done : done + len(nodes)], strict=True))
             results.append(output.logits[done : done + len(nodes)])
             done += len(nodes)
         return results
 
     def _fit(self, logits: Tensor) -> Tensor:
         """Return [W, V]: a token that the head cannot name has no weight."""
-        ids = self._head.target_ids
-        if ids is None:
-            return logits
-        full = logits.new_full((len(logits), self._vocabulary), float("-inf"))
-        full[:, ids] = logits
-        return full
+        return logits if self._ids is None else expand(logits, self._ids, self._vocabulary)
 
 
 class _Rows:
