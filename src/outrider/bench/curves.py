@@ -1,4 +1,4 @@
-"""Latency curves to simulate with: measured ones that reach to prompts, those of files, a published one."""
+"""Latency curves to simulate with: of passes that read prompts, those of files, a published one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 from outrider.bench.result import read_json
 from outrider.errors import LoadError
 from outrider.models.base import Target
+from outrider.planner.cost import in_turns
 from outrider.planner.latency import Latency
 from outrider.planner.probe import TargetProbe
 
-READING_ROWS = (128, 256)
+READING_ROWS = (1, 8, 16, 32, 64, 128, 256)
 """Rows of the passes that only read, timed to tell what prompts cost."""
 REPEATS = 5
 
@@ -25,18 +26,20 @@ PUBLISHED = {
 """Curves of machines that are not at hand, by name."""
 
 
-def with_reading(target: Target, latency: Latency) -> Latency:
-    """Return a target's curve, continued by passes that read a prompt and ask for the logits of one row.
+def reading_latency(target: Target) -> Latency:
+    """Return the curve of a target's passes that read the beginning of a prompt and ask for one row's logits.
 
-    As far as the context has room for them.
+    As far as the context has room for them. The counts of rows take turns, and the median of each stands.
     """
     probe = TargetProbe(target)
-    points = list(zip(latency.rows, latency.milliseconds, strict=True))
-    for rows in READING_ROWS:
-        if latency.rows[-1] < rows < target.context_limit:
-            probe.fill(rows)  # the first pass of a shape may set things up
-            points.append((rows, statistics.median(_read(probe, rows) for _ in range(REPEATS))))
-    return Latency.of(points, latency.per_key)
+    counts = [rows for rows in READING_ROWS if rows < target.context_limit or rows == 1]
+    for rows in counts:
+        probe.fill(rows)  # the first pass of a shape may set things up
+    times: dict[int, list[float]] = {rows: [] for rows in counts}
+    for rows in in_turns([counts], REPEATS):
+        times[rows].append(_read(probe, rows))
+    medians = {rows: statistics.median(found) for rows, found in times.items()}
+    return Latency.of((medians if len(medians) > 1 else {**medians, 2: medians[1]}).items())
 
 
 def _read(probe: TargetProbe, rows: int) -> float:

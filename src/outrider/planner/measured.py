@@ -49,17 +49,23 @@ def measure_latency(target: Target) -> Latency:
     medians = {count: statistics.median(found) for count, found in times.items()}
     if len(medians) == 1:  # a context of one token leaves nothing to draft
         medians[2] = medians[1]
-    return Latency.of(medians.items(), _per_key(target, medians))
+    return Latency.of(medians.items(), _per_key(target, probe))
 
 
-def _per_key(target: Target, near: Mapping[int, float]) -> float:
-    """Return the milliseconds that one more cached token costs a row; 0 where the context is short."""
+def _per_key(target: Target, near: TargetProbe) -> float:
+    """Return the milliseconds that one more cached token costs a row; 0 where the context is short.
+
+    Passes far from and near to the beginning of a text take turns: the difference is small, and a machine
+    that has become slower or faster in between would bend it. `near` holds `CONTEXT` tokens.
+    """
     if target.context_limit < FAR_CONTEXT + FAR_ROWS:
         return 0.0
-    probe = TargetProbe(target)
-    probe.fill(FAR_CONTEXT)
-    far = 1000 * statistics.median(probe.time(FAR_ROWS) for _ in range(2 + FEWEST_ROUNDS))
-    return (far - near[FAR_ROWS]) / (FAR_ROWS * (FAR_CONTEXT - CONTEXT))
+    far = TargetProbe(target)
+    far.fill(FAR_CONTEXT)
+    far.time(FAR_ROWS)
+    turns = range(2 + FEWEST_ROUNDS)
+    longer = 1000 * statistics.median(far.time(FAR_ROWS) - near.time(FAR_ROWS) for _ in turns)
+    return longer / (FAR_ROWS * (FAR_CONTEXT - CONTEXT))
 
 
 def _one_row(target: Target) -> float:

@@ -49,6 +49,15 @@ class Plan:
         """Return the tokens that all sequences could have had in this time."""
         return milliseconds * self._rate
 
+    def bill(self, drafts: Sequence[tuple[int, int]]) -> list[float]:
+        """Return each draft's part of what the nodes of all of them cost, in tokens.
+
+        `drafts`: the nodes of each that the pass holds, and the cached tokens of its sequence.
+        """
+        nodes = sum(held for held, _ in drafts)
+        each = self.price(nodes, sum(held * cached for held, cached in drafts)) / nodes if nodes else 0.0
+        return [each * held for held, _ in drafts]
+
     def share(self, chances: Sequence[Sequence[float]], fixed: int = 0) -> list[list[int]]:
         """Return which nodes of each sequence the pass holds, in rising order.
 
