@@ -20,8 +20,8 @@ REPEATS = 5
 
 PUBLISHED = {
     # vLLM as SpecDecode-Bench fitted it: 5.886 ms a pass and 1.207 ms around it, 21.0 µs a row, 39.3 ns a
-    # cached token. There the rows of a sequence share their look at its cache; here each pays for its own.
-    "h100-llama-3.1-8b": Latency((1, 2), (7.114, 7.135), 39.3e-6),
+    # cached token, at which the rows of a sequence look together.
+    "h100-llama-3.1-8b": Latency((1, 2), (7.114, 7.135), per_cached=39.3e-6),
 }
 """Curves of machines that are not at hand, by name."""
 
@@ -49,7 +49,7 @@ def _read(probe: TargetProbe, rows: int) -> float:
 
 
 def read_latency(path: Path) -> Latency:
-    """Return the curve of a JSON file: `rows`, `milliseconds`, `per_key`, or a document's `latency` of these.
+    """Return the curve of a JSON file: the fields of `Latency`, or a document's `latency` of these.
 
     LoadError where there is none, or where it is no rising curve from one row up.
     """
@@ -61,6 +61,7 @@ def read_latency(path: Path) -> Latency:
             tuple(map(int, kept["rows"])),
             tuple(map(float, kept["milliseconds"])),
             float(kept.get("per_key", 0.0)),
+            float(kept.get("per_cached", 0.0)),
         )
     except (AssertionError, KeyError, TypeError, ValueError) as error:
         raise LoadError(
@@ -70,4 +71,5 @@ def read_latency(path: Path) -> Latency:
 
 def scaled(latency: Latency, by: float) -> Latency:
     """Return the curve of a model that takes so many times as long."""
-    return Latency(latency.rows, tuple(by * each for each in latency.milliseconds), by * latency.per_key)
+    times = tuple(by * each for each in latency.milliseconds)
+    return Latency(latency.rows, times, by * latency.per_key, by * latency.per_cached)

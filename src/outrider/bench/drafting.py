@@ -104,7 +104,8 @@ class Chains:
         took = 0.0
         for depth in range(max(passes, default=0)):
             going = [ask for ask, own in zip(asks, passes, strict=True) if own > depth]
-            took += self.model.at(len(going), sum(ask.cached for ask in going))
+            looked = sum(ask.cached for ask in going)
+            took += self.model.at(len(going), looked, looked)
         return took
 
 

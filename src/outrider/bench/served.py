@@ -26,19 +26,15 @@ class System:
     reading: Latency | None = None
     """What passes take whose rows only read, without logits; None: as long as those with logits."""
 
-    def milliseconds(self, rows: int, reading: int, keys: int) -> float:
+    def milliseconds(self, rows: int, reading: int, keys: int, cached: int) -> float:
         """Return the time of a pass over `rows` that are scored and others that only read.
 
-        `keys`: cached tokens that all of them look back at, summed.
+        `keys`, `cached`: what all of them look back at (see `Latency.at`).
         """
         if self.reading is None:
-            return self.latency.at(rows + reading, keys)
-        longer = self.reading.at(rows + reading) - self.reading.at(rows)
-        return (
-            self.latency.at(rows, keys) + longer
-            if rows
-            else self.reading.at(reading) + self.latency.per_key * keys
-        )
+            return self.latency.at(rows + reading, keys, cached)
+        time = self.latency.at(rows) + self.reading.at(rows + reading) - self.reading.at(rows)
+        return time + self.latency.looking(keys, cached)
 
     def planner(self) -> Planner:
         """Return the planner of a new engine."""

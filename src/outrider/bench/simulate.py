@@ -73,7 +73,8 @@ def _step(
     keys = sum(min(r.pending, given[r.number]) * r.cached for r in running)
     keys += sum(len(d.right) * request.cached for request, d in zip(ready, drafted.held, strict=True))
     nodes = sum(len(draft.right) for draft in drafted.held)
-    in_pass = system.milliseconds(len(ready) + nodes, rows - len(ready), keys)
+    cached = sum(request.cached for request in running if given[request.number])
+    in_pass = system.milliseconds(len(ready) + nodes, rows - len(ready), keys, cached)
     took = in_pass + drafted.milliseconds + system.overhead * len(ready)
     for request in running:
         if request.pending > given[request.number]:

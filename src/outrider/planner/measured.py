@@ -17,19 +17,19 @@ from outrider.planner.latency import Latency
 from outrider.planner.probe import TargetProbe
 
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-CONTEXT = 64
-FAR_CONTEXT, FAR_ROWS = 1024, 8
-"""Where the cost of looking far back is measured."""
+CONTEXT = 16
+FAR_CONTEXT, FAR_ROWS, FAR_ROUNDS = 1024, 8, 9
+"""Where the cost of looking far back is measured, and how often."""
 SECONDS = 1.5
 """Time spent on measuring, unless `FEWEST_ROUNDS` take longer."""
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
 BUSY = 0.8
 """A kept curve was measured on a busy machine where one row now takes less than this share of its time."""
-_VERSION = 2
+_VERSION = 3
 
 
 def measure_latency(target: Target) -> Latency:
-    """Time passes of 1 to 64 rows on top of up to 64 cached tokens, and a few on top of 1024.
+    """Time passes of 1 to 64 rows on top of up to 16 cached tokens, and a few on top of 1024.
 
     The counts take turns, and the median of each stands: a machine shared with others now and then runs one
     pass much faster or slower than the rest, and costs are ratios of what is usual.
@@ -49,23 +49,26 @@ def measure_latency(target: Target) -> Latency:
     medians = {count: statistics.median(found) for count, found in times.items()}
     if len(medians) == 1:  # a context of one token leaves nothing to draft
         medians[2] = medians[1]
-    return Latency.of(medians.items(), _per_key(target, probe))
+    return Latency.of(medians.items(), *_looking(target, probe))
 
 
-def _per_key(target: Target, near: TargetProbe) -> float:
-    """Return the milliseconds that one more cached token costs a row; 0 where the context is short.
+def _looking(target: Target, near: TargetProbe) -> tuple[float, float]:
+    """Return what one more cached token costs each row, and what it costs a pass once, in milliseconds.
 
-    Passes far from and near to the beginning of a text take turns: the difference is small, and a machine
-    that has become slower or faster in between would bend it. `near` holds `CONTEXT` tokens.
+    Both are 0 where the context is short. Passes far from and near to the beginning of a text take turns: the
+    difference is small, and a machine that has become slower or faster in between would bend it. `near` holds
+    `CONTEXT` tokens.
     """
     if target.context_limit < FAR_CONTEXT + FAR_ROWS:
-        return 0.0
+        return 0.0, 0.0
     far = TargetProbe(target)
     far.fill(FAR_CONTEXT)
-    far.time(FAR_ROWS)
-    turns = range(2 + FEWEST_ROUNDS)
-    longer = 1000 * statistics.median(far.time(FAR_ROWS) - near.time(FAR_ROWS) for _ in turns)
-    return longer / (FAR_ROWS * (FAR_CONTEXT - CONTEXT))
+    longer: dict[int, list[float]] = {1: [], FAR_ROWS: []}
+    for rows in in_turns([[*longer]], FAR_ROUNDS):
+        longer[rows].append(1000 * (far.time(rows) - near.time(rows)) / (FAR_CONTEXT - CONTEXT))
+    one, several = (max(0.0, statistics.median(found)) for found in longer.values())
+    per_key = max(0.0, (several - one) / (FAR_ROWS - 1))
+    return per_key, max(0.0, several - FAR_ROWS * per_key)
 
 
 def _one_row(target: Target) -> float:
@@ -109,7 +112,7 @@ def _read(path: Path | None) -> Latency | None:
         return None
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AssertionError):
         kept = json.loads(path.read_text(encoding="utf-8"))
-        return Latency(tuple(kept["rows"]), tuple(kept["milliseconds"]), kept["per_key"])
+        return Latency(tuple(kept["rows"]), tuple(kept["milliseconds"]), kept["per_key"], kept["per_cached"])
     return None
 
 

@@ -25,7 +25,7 @@ class Plan:
         self._latency = latency
         self._contexts = contexts
         self._rows = reading + len(contexts)
-        self._rate = len(contexts) / latency.at(len(contexts), sum(contexts))
+        self._rate = len(contexts) / latency.at(len(contexts), sum(contexts), sum(contexts))
         self._per_key = latency.per_key * self._rate
         self._prices = [0.0]
 
