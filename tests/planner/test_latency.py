@@ -42,6 +42,12 @@ def test_what_rows_look_back_at_adds_to_their_time() -> None:
     assert curve.at(0, 2000) == 0.0
 
 
+def test_what_a_sequence_holds_is_read_once_for_all_its_rows() -> None:
+    curve = replace(CURVE, per_key=0.001, per_cached=0.01)
+    assert curve.at(2, 2000, 1000) == 11.0 + 2.0 + 10.0
+    assert curve.at(2) == 11.0
+
+
 def test_costs_begin_with_one() -> None:
     assert CURVE.costs(3) == (1.0, 1.1, 1.15, 1.2)
     assert CURVE.costs(0) == (1.0,)
@@ -53,7 +59,20 @@ def test_a_target_with_room_tells_what_looking_far_back_costs() -> None:
             time.sleep(2e-8 * len(batch.tokens) * caches[0].length)
             return super().forward(batch, caches)
 
-    assert measure_latency(Slow(8, context_limit=2048)).per_key > 1e-5
+    found = measure_latency(Slow(8, context_limit=2048))
+    assert found.per_key > 1e-5
+    assert found.per_cached < found.per_key
+
+
+def test_a_target_that_reads_its_cache_once_a_pass_is_told_from_one_that_reads_it_for_each_row() -> None:
+    class Slow(ToyTarget):
+        def forward(self, batch, caches):  # type: ignore[no-untyped-def]
+            time.sleep(1e-6 * caches[0].length)
+            return super().forward(batch, caches)
+
+    found = measure_latency(Slow(8, context_limit=2048))
+    assert found.per_cached > 5e-4
+    assert found.per_key < found.per_cached / 4
 
 
 def test_a_target_is_measured_from_one_row_up() -> None:

@@ -135,9 +135,15 @@ class TracingDrafter:
 
 
 def came_true(tree: DraftTree, text: Sequence[int], at: int) -> tuple[bool, ...]:
-    """Return for each node of a tree, drafted after `at` tokens of a text, whether the text holds it."""
+    """Return for each node of a tree, drafted after `at` tokens of a text, whether the text goes through it.
+
+    Of siblings that hold the same token it is the first.
+    """
     right: list[bool] = []
+    reached = 0
     for token, parent, depth in zip(tree.tokens, tree.parents, tree.depths(), strict=True):
         place = at + depth - 1
-        right.append((parent < 0 or right[parent]) and place < len(text) and text[place] == token)
+        follows = depth == reached + 1 and (parent < 0 or right[parent])
+        right.append(follows and place < len(text) and text[place] == token)
+        reached += right[-1]
     return tuple(right)

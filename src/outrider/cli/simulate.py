@@ -149,6 +149,8 @@ def simulate(
         "assumed": {
             "source": "given" if source is None else source.name,
             "by_load": assumed_rows(machine, assumed, jobs),
+            "prompt_tokens": [job.prompt for job in lengths or jobs[wanted[0]]],
+            "tokens": [job.output for job in lengths or jobs[wanted[0]]],
             "running": most,
             "scale": scale,
             "latency": asdict(machine.latency),
