@@ -139,6 +139,7 @@ def main() -> None:
     document = {
         "schema": {"name": "outrider.bench.simulated", "version": 1},
         "results": rows,
+        "suite": arguments.suite,
         "max_tokens": arguments.max_tokens,
         "provenance": provenance(llm.model, ("python", "benchmarks/simulated.py")),
     }

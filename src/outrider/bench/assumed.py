@@ -63,6 +63,7 @@ class ByDepth:
     def document(self, load: Load) -> dict[str, Any]:
         """Tell α by depth, and how often there is a draft."""
         return {
+            "budget": self.budget,
             "alphas": self.alphas,
             "drafted_share": self.counted.drafted_share,
             "traces": 0,
@@ -94,6 +95,7 @@ class ByTraces:
         """Tell of how many requests there are traces, and how long a draft takes."""
         row = self.told.near(load)
         return {
+            "budget": self.drafter(load).budget,
             "alphas": None,
             "drafted_share": None,
             "traces": len(row.traces),

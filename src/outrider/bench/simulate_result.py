@@ -37,6 +37,10 @@ class Machine:
     overhead: float | None = None
     """Milliseconds of a step outside of passes, for each sequence that emits; None: as assumed."""
 
+    def outside(self, assumed: Assumed, load: Load, *, plain: bool) -> float:
+        """Return the overhead under a load, of plain decoding or of the drafter."""
+        return assumed.overhead(load, plain=plain) if self.overhead is None else self.overhead
+
 
 def simulated_rows(
     machine: Machine, assumed: Assumed, name: str, asked: Mapping[Load, Sequence[Job]], *, seed: int = 0
@@ -50,12 +54,11 @@ def simulated_rows(
         baseline: Simulated | None = None
         for drafter in (BASELINE, name):
             plain = drafter == BASELINE
-            given = machine.overhead
             system = System(
                 machine.latency,
                 machine.limits,
                 None if plain else assumed.drafter(load),
-                assumed.overhead(load, plain=plain) if given is None else given,
+                machine.outside(assumed, load, plain=plain),
                 machine.reading,
             )
             run = _run(load, system, jobs, seed)
@@ -71,10 +74,8 @@ def assumed_rows(machine: Machine, assumed: Assumed, loads: Iterable[Load]) -> l
         {
             **asdict(load),
             **assumed.document(load),
-            "overhead": assumed.overhead(load, plain=False) if machine.overhead is None else machine.overhead,
-            "plain_overhead": assumed.overhead(load, plain=True)
-            if machine.overhead is None
-            else machine.overhead,
+            "overhead": machine.outside(assumed, load, plain=False),
+            "plain_overhead": machine.outside(assumed, load, plain=True),
         }
         for load in loads
     ]
