@@ -4,18 +4,18 @@
                                    [--drafters none,auto] [--concurrency 1,2,4,8,16] [--requests 16]
                                    [--max-tokens 48] [--repeats 1] [--into FILE] [--json]
 
-Each load is measured as by `outrider bench load`, then simulated from its own traces, over the latency curve
-of this machine (with OUTRIDER_CACHE naming an empty folder it is measured now). `ratio` is the simulated
+Each load is measured as by `outrider bench load`, then simulated from its own traces, over latency curves that
+are measured just before it: machines that are shared become faster and slower. `ratio` is the simulated
 throughput over the measured one. `ratio_from_lightest` is the same with drafts, their times and overheads
-taken from the lightest load alone. With --into rows are added to a file, so that loads may be measured in
-several runs, each with a curve of its own; with --json the last line of the output is the document.
+taken from the first load alone. With --into the document is written to a file; with --json it is the last
+line of the output.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,76 +26,86 @@ from outrider.bench.contestants import BASELINE
 from outrider.bench.curves import reading_latency
 from outrider.bench.load import encoded, load_contestants, run_loads
 from outrider.bench.load_result import load_document
-from outrider.bench.load_told import LoadTold, load_told
+from outrider.bench.load_told import load_told
 from outrider.bench.provenance import provenance
-from outrider.bench.result import read_json, write_document
+from outrider.bench.result import write_document
 from outrider.bench.simulate_result import Machine, simulated_rows
 from outrider.bench.suites import open_suite
 from outrider.bench.traffic import Load
 from outrider.engine.scheduler import Limits
-from outrider.llm import LLM, measured_latency
+from outrider.llm import LLM
+from outrider.loop.draft.none import NoDrafter
+from outrider.models.base import LoadedModel
+from outrider.planner.measured import MeasuredLatency
 from outrider.sampling.params import SamplingParams
 
 COMPARED = ("tokens_per_second", "mean_accepted_length", "nodes_per_step", "sequences_per_step", "pass_ms")
 
 
-def compare(llm: LLM, arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure and simulate every load; return a row for each load and drafter."""
+def compare(model: LoadedModel, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure and simulate every load, each over curves of its own; return a row for each load and drafter."""
     names = [BASELINE, *(name for name in arguments.drafters.split(",") if name != BASELINE)]
     loads = [Load(clients=int(count)) for count in arguments.concurrency.split(",")]
     suite = open_suite(arguments.suite).limited(arguments.limit)
     params = SamplingParams(max_tokens=arguments.max_tokens)
     limits = Limits(running=max(Limits().running, *(load.clients or 0 for load in loads)))
-    latency = measured_latency(llm.model).get()
-    machine = Machine(latency, limits, reading_latency(llm.model.target))
-    measured = run_loads(
-        load_contestants(llm, names),
-        encoded(llm, suite),
-        params,
-        loads,
-        repeats=arguments.repeats,
-        count=arguments.requests,
-        running=limits.running,
-    )
-    document = load_document(measured, suite, params, {}, running=limits.running)
-    told = {name: load_told(document, "the measurement", name) for name in names}
     rows = []
-    for found in document["results"]:
-        load, name = Load(found["clients"]), found["drafter"]
-        own = simulated(machine, ByTraces(told[name], told[BASELINE]), name, load)
-        first = ByTraces(lightest(told[name]), lightest(told[BASELINE]))
-        requests = told[name].near(load).requests
-        foreign = simulated(machine, first, name, load, requests)
-        rows.append(
-            {
-                "drafter": name,
-                "clients": load.clients,
-                "requests": found["requests"],
-                "ratio": own["tokens_per_second"] / found["tokens_per_second"],
-                "ratio_from_lightest": foreign["tokens_per_second"] / found["tokens_per_second"],
-                "measured": {field: found[field] for field in COMPARED},
-                "simulated": {field: own[field] for field in COMPARED},
-                "overhead_ms": found["overhead_ms"],
-                "ask_ms": found["ask_ms"],
-                "latency": asdict(machine.latency),
-                "reading_latency": None if machine.reading is None else asdict(machine.reading),
-            }
+    first: dict[str, ByTraces] = {}
+    for load in loads:
+        measured_latency = MeasuredLatency(model.target, {}, None)
+        machine = Machine(measured_latency.get(), limits, reading_latency(model.target))
+        llm = LLM(
+            model,
+            NoDrafter(),
+            drafter_name=BASELINE,
+            rule="auto",
+            budget=None,
+            latency=measured_latency,
         )
+        measured = run_loads(
+            load_contestants(llm, names),
+            encoded(llm, suite),
+            params,
+            [load],
+            repeats=arguments.repeats,
+            count=arguments.requests,
+            running=limits.running,
+        )
+        document = load_document(measured, suite, params, {}, running=limits.running)
+        told = {name: load_told(document, "the measurement", name) for name in names}
+        for found in document["results"]:
+            name = found["drafter"]
+            own = ByTraces(told[name], told[BASELINE])
+            of_first = first.setdefault(name, own)
+            rows.append(compared(found, machine, own, of_first))
     return rows
 
 
-def lightest(told: LoadTold) -> LoadTold:
-    """Return what a result tells of the lightest load alone."""
-    return LoadTold(told.rows[:1], told.max_tokens, told.running)
+def compared(found: Mapping[str, Any], machine: Machine, own: ByTraces, first: ByTraces) -> dict[str, Any]:
+    """Return the row of what was `found` under a load, simulated from its own traces and from the first ones."""
+    load = Load(found["clients"])
+    made = simulated(machine, own, found, load)
+    foreign = simulated(machine, first, found, load)
+    return {
+        "drafter": found["drafter"],
+        "clients": load.clients,
+        "requests": found["requests"],
+        "ratio": made["tokens_per_second"] / found["tokens_per_second"],
+        "ratio_from_lightest": foreign["tokens_per_second"] / found["tokens_per_second"],
+        "measured": {field: found[field] for field in COMPARED},
+        "simulated": {field: made[field] for field in COMPARED},
+        "overhead_ms": found["overhead_ms"],
+        "ask_ms": found["ask_ms"],
+        "latency": asdict(machine.latency),
+        "reading_latency": None if machine.reading is None else asdict(machine.reading),
+    }
 
 
-def simulated(
-    machine: Machine, assumed: ByTraces, name: str, load: Load, requests: int | None = None
-) -> dict[str, Any]:
-    """Return the row of one drafter under one load."""
-    jobs = assumed.jobs(load)
-    rows = simulated_rows(machine, assumed, name, {load: load.listed(jobs, requests or len(jobs))})
-    return next(row for row in rows if row["drafter"] == name)
+def simulated(machine: Machine, assumed: ByTraces, found: Mapping[str, Any], load: Load) -> dict[str, Any]:
+    """Return the simulated row of what was found."""
+    jobs = load.listed(assumed.jobs(load), found["requests"])
+    rows = simulated_rows(machine, assumed, found["drafter"], {load: jobs})
+    return next(row for row in rows if row["drafter"] == found["drafter"])
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -133,19 +143,17 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     arguments = parsed()
-    llm = outrider.load(arguments.model, weights=arguments.weights, threads=arguments.threads)
-    rows = compare(llm, arguments)
+    model = outrider.load(arguments.model, weights=arguments.weights, threads=arguments.threads).model
+    rows = compare(model, arguments)
     print(table(rows))
     document = {
         "schema": {"name": "outrider.bench.simulated", "version": 1},
         "results": rows,
         "suite": arguments.suite,
         "max_tokens": arguments.max_tokens,
-        "provenance": provenance(llm.model, ("python", "benchmarks/simulated.py")),
+        "provenance": provenance(model, ("python", "benchmarks/simulated.py")),
     }
     if arguments.into is not None:
-        if arguments.into.exists():
-            document["results"] = [*read_json(arguments.into)["results"], *rows]
         write_document(document, arguments.into)
     if arguments.json:
         print(json.dumps(document))

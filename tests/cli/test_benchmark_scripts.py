@@ -117,7 +117,7 @@ def test_the_simulation_is_set_against_every_load_that_is_measured(
 ) -> None:
     module = script("simulated", monkeypatch)
     words = ["--suite", suite, "--drafters", "fixed:2:recycle", "--concurrency", "1,3"]
-    rows = module.compare(llm, module.parsed([*words, "--requests", "4", "--max-tokens", "12"]))
+    rows = module.compare(llm.model, module.parsed([*words, "--requests", "4", "--max-tokens", "12"]))
     assert [(row["clients"], row["drafter"]) for row in rows] == [
         (clients, name) for clients in (1, 3) for name in ("none", "fixed:2:recycle")
     ]
