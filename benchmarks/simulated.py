@@ -4,8 +4,8 @@
                                    [--drafters none,auto] [--concurrency 1,2,4,8,16] [--requests 16]
                                    [--max-tokens 48] [--repeats 1] [--into FILE] [--json]
 
-Each load is measured as by `outrider bench load`, then simulated from its own traces, over latency curves that
-are measured just before it: machines that are shared become faster and slower. `ratio` is the simulated
+Each load is measured as by `outrider bench load`, then simulated from its own traces, over latency curves
+measured just before it: machines that are shared become faster and slower. `ratio` is the simulated
 throughput over the measured one. `ratio_from_lightest` is the same with drafts, their times and overheads
 taken from the first load alone. With --into the document is written to a file; with --json it is the last
 line of the output.
@@ -43,7 +43,7 @@ COMPARED = ("tokens_per_second", "mean_accepted_length", "nodes_per_step", "sequ
 
 
 def compare(model: LoadedModel, arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure and simulate every load, each over curves of its own; return a row for each load and drafter."""
+    """Measure and simulate every load, over curves of its own; return a row for each load and drafter."""
     names = [BASELINE, *(name for name in arguments.drafters.split(",") if name != BASELINE)]
     loads = [Load(clients=int(count)) for count in arguments.concurrency.split(",")]
     suite = open_suite(arguments.suite).limited(arguments.limit)
@@ -82,7 +82,7 @@ def compare(model: LoadedModel, arguments: argparse.Namespace) -> list[dict[str,
 
 
 def compared(found: Mapping[str, Any], machine: Machine, own: ByTraces, first: ByTraces) -> dict[str, Any]:
-    """Return the row of what was `found` under a load, simulated from its own traces and from the first ones."""
+    """Return the row of what was `found` under a load, simulated from its own traces and from the first."""
     load = Load(found["clients"])
     made = simulated(machine, own, found, load)
     foreign = simulated(machine, first, found, load)

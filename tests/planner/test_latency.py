@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from outrider.models.toy import ToyTarget
 from outrider.planner import measured
+from outrider.planner.cost import up_and_down
 from outrider.planner.latency import Latency
 from outrider.planner.measured import MeasuredLatency, measure_latency
 
@@ -143,3 +146,20 @@ def test_a_directory_that_cannot_be_written_costs_only_the_measurement(tmp_path:
     blocked.write_text("")
     assert MeasuredLatency(ToyTarget(8), {}, blocked / "latency").get().at(1) > 0
     assert MeasuredLatency(ToyTarget(8), {}, None).get().at(1) > 0
+
+
+def test_a_pass_over_few_rows_is_timed_after_passes_over_few() -> None:
+    """Long passes drive weights out of a cache that holds them while text is generated."""
+    assert list(up_and_down([1, 2, 3], 3)) == [1, 2, 3, 3, 2, 1, 1, 2, 3]
+
+    class Watching(ToyTarget):
+        seen: ClassVar[list[int]] = []
+
+        def forward(self, batch, caches):  # type: ignore[no-untyped-def]
+            self.seen.append(len(batch.tokens))
+            return super().forward(batch, caches)
+
+    measure_latency(Watching(8, context_limit=100))
+    timed = Watching.seen[Watching.seen.index(64) + 1 :]
+    before_one = [rows for rows, following in itertools.pairwise(timed) if following == 1]
+    assert set(before_one) == {1, 2}

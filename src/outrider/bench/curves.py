@@ -10,13 +10,13 @@ from pathlib import Path
 from outrider.bench.result import read_json
 from outrider.errors import LoadError
 from outrider.models.base import Target
-from outrider.planner.cost import in_turns
+from outrider.planner.cost import up_and_down
 from outrider.planner.latency import Latency
 from outrider.planner.probe import TargetProbe
 
 READING_ROWS = (1, 8, 16, 32, 64, 128, 256)
 """Rows of the passes that only read, timed to tell what prompts cost."""
-REPEATS = 5
+REPEATS = 6
 
 PUBLISHED = {
     # vLLM as SpecDecode-Bench fitted it: 5.886 ms a pass and 1.207 ms around it, 21.0 µs a row, 39.3 ns a
@@ -29,14 +29,14 @@ PUBLISHED = {
 def reading_latency(target: Target) -> Latency:
     """Return the curve of a target's passes that read the beginning of a prompt and ask for one row's logits.
 
-    As far as the context has room for them. The counts of rows take turns, and the median of each stands.
+    As far as the context has room for them. The counts of rows take turns, up and down, and the median of each stands.
     """
     probe = TargetProbe(target)
     counts = [rows for rows in READING_ROWS if rows < target.context_limit or rows == 1]
-    for rows in counts:
+    for rows in reversed(counts):
         probe.fill(rows)  # the first pass of a shape may set things up
     times: dict[int, list[float]] = {rows: [] for rows in counts}
-    for rows in in_turns([counts], REPEATS):
+    for rows in up_and_down(counts, REPEATS):
         times[rows].append(_read(probe, rows))
     medians = {rows: statistics.median(found) for rows, found in times.items()}
     return Latency.of((medians if len(medians) > 1 else {**medians, 2: medians[1]}).items())

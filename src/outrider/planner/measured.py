@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from outrider.models.base import Target
-from outrider.planner.cost import in_turns
+from outrider.planner.cost import in_turns, up_and_down
 from outrider.planner.latency import Latency
 from outrider.planner.probe import TargetProbe
 
@@ -31,17 +31,17 @@ _VERSION = 3
 def measure_latency(target: Target) -> Latency:
     """Time passes of 1 to 64 rows on top of up to 16 cached tokens, and a few on top of 1024.
 
-    The counts take turns, and the median of each stands: a machine shared with others now and then runs one
-    pass much faster or slower than the rest, and costs are ratios of what is usual.
+    The counts take turns, up and down, and the median of each stands: a machine shared with others now and
+    then runs one pass much faster or slower than the rest, and costs are ratios of what is usual.
     """
     probe = TargetProbe(target)
     rows = [count for count in ROWS if count <= target.context_limit] or [1]
     probe.fill(max(0, min(CONTEXT, target.context_limit - max(rows))))
-    for count in rows:
+    for count in reversed(rows):
         probe.time(count)  # the first pass of a shape may set things up
     times: dict[int, list[float]] = {count: [] for count in rows}
     started = time.perf_counter()
-    for turn, count in enumerate(in_turns([rows], MOST_ROUNDS)):
+    for turn, count in enumerate(up_and_down(rows, MOST_ROUNDS)):
         rounds = turn // len(rows)
         if rounds >= FEWEST_ROUNDS and time.perf_counter() - started > SECONDS:
             break
