@@ -29,7 +29,8 @@ PUBLISHED = {
 def reading_latency(target: Target) -> Latency:
     """Return the curve of a target's passes that read the beginning of a prompt and ask for one row's logits.
 
-    As far as the context has room for them. The counts of rows take turns, up and down, and the median of each stands.
+    As far as the context has room for them. The counts of rows take turns, up and down, and the median of
+    each stands.
     """
     probe = TargetProbe(target)
     counts = [rows for rows in READING_ROWS if rows < target.context_limit or rows == 1]

@@ -54,8 +54,8 @@ def in_turns(groups: Sequence[Sequence[Item]], repeats: int) -> Iterator[Item]:
 def up_and_down(items: Sequence[Item], repeats: int) -> Iterator[Item]:
     """Yield every item once a round, `repeats` rounds, each the other way round than the one before.
 
-    For counts of rows, rising: a pass over few rows then comes after passes over few, as it does where text is
-    generated. Weights that a large shared cache still holds are read faster, and a long pass drives them out.
+    For counts of rows, rising: a pass over few rows then comes after passes over few, as it does where text
+    is generated. Weights that a large cache still holds are read faster, and a long pass drives them out.
     """
     for turn in range(repeats):
         yield from items if turn % 2 == 0 else reversed(items)
