@@ -2,19 +2,20 @@
 
     python benchmarks/simulated.py [--model demo] [--weights auto] [--threads N] [--suite own] [--limit N]
                                    [--drafters none,auto] [--concurrency 1,2,4,8,16] [--requests 16]
-                                   [--max-tokens 48] [--repeats 1] [--into FILE] [--json]
+                                   [--max-tokens 48] [--repeats 3] [--into FILE] [--json]
 
 Each load is measured as by `outrider bench load`, then simulated from its own traces, over latency curves
 measured just before it: machines that are shared become faster and slower. `ratio` is the simulated
-throughput over the measured one. `ratio_from_lightest` is the same with drafts, their times and overheads
-taken from the first load alone. With --into the document is written to a file; with --json it is the last
-line of the output.
+throughput over the measured one, the median of the rounds. `ratio_from_lightest` is the same with drafts,
+their times and overheads taken from the first load alone. With --into the document is written to a file; with
+--json it is the last line of the output.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 import outrider
 from outrider.bench.assumed import ByTraces
 from outrider.bench.contestants import BASELINE
-from outrider.bench.curves import reading_latency
+from outrider.bench.curves import mean_over_median, reading_latency
 from outrider.bench.load import encoded, load_contestants, run_loads
 from outrider.bench.load_result import load_document
 from outrider.bench.load_told import load_told
@@ -35,11 +36,29 @@ from outrider.bench.traffic import Load
 from outrider.engine.scheduler import Limits
 from outrider.llm import LLM
 from outrider.loop.draft.none import NoDrafter
-from outrider.models.base import LoadedModel
-from outrider.planner.measured import MeasuredLatency
+from outrider.models.base import LoadedModel, Target
+from outrider.planner.latency import Latency
+from outrider.planner.measured import MeasuredLatency, measure_latency
 from outrider.sampling.params import SamplingParams
 
+CURVES = 3
 COMPARED = ("tokens_per_second", "mean_accepted_length", "nodes_per_step", "sequences_per_step", "pass_ms")
+
+
+class Known(MeasuredLatency):
+    """A curve that was measured elsewhere."""
+
+    def __init__(self, latency: Latency) -> None:
+        self._latency = latency
+
+
+def usual_latency(target: Target) -> Latency:
+    """Return the median of a few curves: one may fall into the seconds in which something else runs."""
+    found = [measure_latency(target) for _ in range(CURVES)]
+    times = [statistics.median(column) for column in zip(*(each.milliseconds for each in found), strict=True)]
+    per_key = statistics.median(each.per_key for each in found)
+    per_cached = statistics.median(each.per_cached for each in found)
+    return Latency.of(zip(found[0].rows, times, strict=True), per_key, per_cached)
 
 
 def compare(model: LoadedModel, arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -52,16 +71,11 @@ def compare(model: LoadedModel, arguments: argparse.Namespace) -> list[dict[str,
     rows = []
     first: dict[str, ByTraces] = {}
     for load in loads:
-        measured_latency = MeasuredLatency(model.target, {}, None)
-        machine = Machine(measured_latency.get(), limits, reading_latency(model.target))
-        llm = LLM(
-            model,
-            NoDrafter(),
-            drafter_name=BASELINE,
-            rule="auto",
-            budget=None,
-            latency=measured_latency,
+        latency = usual_latency(model.target)
+        machine = Machine(
+            latency, limits, reading_latency(model.target), stretch=mean_over_median(model.target)
         )
+        llm = LLM(model, NoDrafter(), drafter_name=BASELINE, rule="auto", budget=None, latency=Known(latency))
         measured = run_loads(
             load_contestants(llm, names),
             encoded(llm, suite),
@@ -75,6 +89,8 @@ def compare(model: LoadedModel, arguments: argparse.Namespace) -> list[dict[str,
         told = {name: load_told(document, "the measurement", name) for name in names}
         for found in document["results"]:
             name = found["drafter"]
+            speeds = [run["tokens_per_second"] for run in document["runs"] if run["drafter"] == name]
+            found["tokens_per_second"] = statistics.median(speeds)
             own = ByTraces(told[name], told[BASELINE])
             of_first = first.setdefault(name, own)
             rows.append(compared(found, machine, own, of_first))
@@ -96,6 +112,7 @@ def compared(found: Mapping[str, Any], machine: Machine, own: ByTraces, first: B
         "simulated": {field: made[field] for field in COMPARED},
         "overhead_ms": found["overhead_ms"],
         "ask_ms": found["ask_ms"],
+        "stretch": machine.stretch,
         "latency": asdict(machine.latency),
         "reading_latency": None if machine.reading is None else asdict(machine.reading),
     }
@@ -135,7 +152,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--concurrency", default="1,2,4,8,16")
     parser.add_argument("--requests", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=48)
-    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--into", type=Path, metavar="FILE")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -10,7 +11,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from outrider.bench.curves import PUBLISHED, read_latency, reading_latency, scaled
+from outrider.bench.curves import PUBLISHED, mean_over_median, read_latency, reading_latency, scaled
 from outrider.cache.base import Cache
 from outrider.errors import LoadError
 from outrider.models.base import Batch
@@ -36,6 +37,18 @@ def test_passes_that_read_ask_for_the_logits_of_one_row() -> None:
 
     reading_latency(Watching(8, context_limit=20))
     assert Watching.wanted == {(0,), (7,), (15,)}
+
+
+def test_passes_that_are_held_up_now_and_then_count_in_the_mean() -> None:
+    class HeldUp(ToyTarget):
+        passes = 0
+
+        def forward(self, batch: Batch, caches: Sequence[Cache]) -> torch.Tensor:
+            self.passes += 1
+            time.sleep(0.05 if self.passes % 7 == 0 else 0.001)
+            return super().forward(batch, caches)
+
+    assert mean_over_median(HeldUp(8, context_limit=64)) > 1.5
 
 
 def test_a_larger_model_takes_longer_at_everything() -> None:

@@ -175,6 +175,12 @@ def test_rows_that_only_read_take_as_long_as_such_rows_do() -> None:
     assert found.milliseconds == 10.0 + 4.0
 
 
+def test_a_machine_that_is_held_up_takes_as_much_longer() -> None:
+    flat = Latency((1, 2), (10.0, 10.0))
+    found = simulate(System(flat, Limits(), overhead=1.0, stretch=1.5), [Job(1, 3)], clients=1)
+    assert found.milliseconds == 3 * (15.0 + 1.0)
+
+
 def test_an_answer_that_ends_early_is_drafted_for_as_if_it_went_on() -> None:
     flat = Latency((1, 2), (10.0, 10.0))
     trace = Trace(1, 2, (TracedDraft(0, (0.9,) * 4, (True, False, False, False)),))

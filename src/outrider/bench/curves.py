@@ -17,6 +17,8 @@ from outrider.planner.probe import TargetProbe
 READING_ROWS = (1, 8, 16, 32, 64, 128, 256)
 """Rows of the passes that only read, timed to tell what prompts cost."""
 REPEATS = 6
+MEAN_ROWS, MEAN_SECONDS, MOST_ROUNDS = (1, 2, 4, 8, 16), 2.0, 1000
+"""Rows of the passes whose mean is set against their median, and the time that is spent on it."""
 
 PUBLISHED = {
     # vLLM as SpecDecode-Bench fitted it: 5.886 ms a pass and 1.207 ms around it, 21.0 µs a row, 39.3 ns a
@@ -41,6 +43,26 @@ def reading_latency(target: Target) -> Latency:
         times[rows].append(_read(probe, rows))
     medians = {rows: statistics.median(found) for rows, found in times.items()}
     return Latency.of((medians if len(medians) > 1 else {**medians, 2: medians[1]}).items())
+
+
+def mean_over_median(target: Target) -> float:
+    """Return how much longer passes take on average than in the median, over a few seconds of passes.
+
+    A curve holds medians: what is usual, and what drafts are weighed by. What else runs on a machine makes
+    some passes much longer, and those count when tokens a second are told.
+    """
+    probe = TargetProbe(target)
+    counts = [rows for rows in MEAN_ROWS if rows < target.context_limit or rows == 1]
+    for rows in reversed(counts):
+        probe.time(rows)
+    times: dict[int, list[float]] = {rows: [] for rows in counts}
+    started = time.perf_counter()
+    for turn, rows in enumerate(up_and_down(counts, MOST_ROUNDS)):
+        if turn >= REPEATS * len(counts) and time.perf_counter() - started > MEAN_SECONDS:
+            break
+        times[rows].append(probe.time(rows))
+    usual = sum(len(found) * statistics.median(found) for found in times.values())
+    return max(1.0, sum(map(sum, times.values())) / usual)
 
 
 def _read(probe: TargetProbe, rows: int) -> float:

@@ -26,15 +26,18 @@ class System:
     reading: Latency | None = None
     """What passes take whose rows only read, without logits; None: as long as those with logits."""
 
+    stretch: float = 1.0
+    """Mean time of passes over what the curves say, which are medians."""
+
     def milliseconds(self, rows: int, reading: int, keys: int, cached: int) -> float:
         """Return the time of a pass over `rows` that are scored and others that only read.
 
         `keys`, `cached`: what all of them look back at (see `Latency.at`).
         """
         if self.reading is None:
-            return self.latency.at(rows + reading, keys, cached)
+            return self.stretch * self.latency.at(rows + reading, keys, cached)
         time = self.latency.at(rows) + self.reading.at(rows + reading) - self.reading.at(rows)
-        return time + self.latency.looking(keys, cached)
+        return self.stretch * (time + self.latency.looking(keys, cached))
 
     def planner(self) -> Planner:
         """Return the planner of a new engine."""

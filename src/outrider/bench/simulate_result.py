@@ -37,6 +37,9 @@ class Machine:
     overhead: float | None = None
     """Milliseconds of a step outside of passes, for each sequence that emits; None: as assumed."""
 
+    stretch: float = 1.0
+    """Mean time of passes over what the curves say, which are medians."""
+
     def outside(self, assumed: Assumed, load: Load, *, plain: bool) -> float:
         """Return the overhead under a load, of plain decoding or of the drafter."""
         return assumed.overhead(load, plain=plain) if self.overhead is None else self.overhead
@@ -60,6 +63,7 @@ def simulated_rows(
                 None if plain else assumed.drafter(load),
                 machine.outside(assumed, load, plain=plain),
                 machine.reading,
+                machine.stretch,
             )
             run = _run(load, system, jobs, seed)
             baseline = baseline or run

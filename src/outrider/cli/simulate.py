@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from outrider.bench.assumed import Assumed, ByTraces
     from outrider.bench.load_names import LoadName
     from outrider.bench.served import Job
+    from outrider.bench.simulate_result import Machine
     from outrider.drafters import DrafterSpec
+    from outrider.engine.scheduler import Limits
     from outrider.models.base import LoadedModel
     from outrider.planner.latency import Latency
 
@@ -99,7 +101,6 @@ def simulate(
     from outrider.bench.load_names import parse_load_name
     from outrider.bench.simulate_result import (
         SIMULATION_SCHEMA,
-        Machine,
         assumed_rows,
         regime_tables,
         regimes,
@@ -128,20 +129,19 @@ def simulate(
     from outrider.bench.curves import scaled
     from outrider.bench.provenance import provenance
 
-    loaded, latency, reading, draft = _curves(model, parsed.spec, weights, device, threads)
+    limits = Limits(running=loads.most_running(running, wanted))
+    loaded, machine, draft = _machine(model, parsed.spec, limits, weights, device, threads)
     nodes = DEFAULT_BUDGET if budget is None else budget
     if isinstance(known, ByTraces):
         assumed: Assumed = known
     else:
         fixed = parsed.nodes
-        cost = 0.0 if draft is None else draft.at(1) / latency.at(1)
+        cost = 0.0 if draft is None else draft.at(1) / machine.latency.at(1)
         assumed = ByDepth(known, nodes if fixed is None else fixed, draft, cost, fixed is not None)
     lengths = None if measured else _lengths(loaded, suite, limit, prompt_tokens, max_tokens or MAX_TOKENS)
     jobs = {load: Asked(lengths, requests).jobs(load, assumed) for load in wanted}
-    most = loads.most_running(running, wanted)
-    machine = Machine(
-        scaled(latency, scale), Limits(running=most), scaled(reading or latency, scale), overhead
-    )
+    reading = None if machine.reading is None else scaled(machine.reading, scale)
+    machine = replace(machine, latency=scaled(machine.latency, scale), reading=reading, overhead=overhead)
     document = {
         "schema": SIMULATION_SCHEMA,
         "results": simulated_rows(machine, assumed, drafter, jobs, seed=seed),
@@ -151,10 +151,11 @@ def simulate(
             "by_load": assumed_rows(machine, assumed, jobs),
             "prompt_tokens": [job.prompt for job in lengths or jobs[wanted[0]]],
             "tokens": [job.output for job in lengths or jobs[wanted[0]]],
-            "running": most,
+            "running": limits.running,
             "scale": scale,
             "latency": asdict(machine.latency),
-            "reading_latency": asdict(scaled(reading or latency, scale)),
+            "reading_latency": asdict(reading or machine.latency),
+            "stretch": machine.stretch,
             "draft_latency": None if draft is None else asdict(draft),
         },
         "provenance": provenance(_described(model, loaded)),
@@ -177,11 +178,12 @@ def _known(
     return planning.acceptance_of(acceptance, source, drafter.drafter)
 
 
-def _curves(
-    name: str, spec: DrafterSpec, weights: str, device: str, threads: int | None
-) -> tuple[LoadedModel | None, Latency, Latency | None, Latency | None]:
-    """Return the model, if it is one, its curve, that of passes that read, that of the draft model."""
-    from outrider.bench.curves import PUBLISHED, read_latency, reading_latency
+def _machine(
+    name: str, spec: DrafterSpec, limits: Limits, weights: str, device: str, threads: int | None
+) -> tuple[LoadedModel | None, Machine, Latency | None]:
+    """Return the model, if it is one, what its passes take, and the curve of the draft model."""
+    from outrider.bench.curves import PUBLISHED, mean_over_median, read_latency, reading_latency
+    from outrider.bench.simulate_result import Machine
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
     from outrider.drafters import draft_model
@@ -190,15 +192,15 @@ def _curves(
     if name in PUBLISHED or name.endswith(".json"):
         if spec.model is not None:
             raise OptionError(f"a draft model is timed beside its target, and {name!r} is only a curve")
-        curve = PUBLISHED[name] if name in PUBLISHED else read_latency(Path(name))
-        return None, curve, None, None
+        return None, Machine(PUBLISHED[name] if name in PUBLISHED else read_latency(Path(name)), limits), None
     notes = terminal.console(stderr=True)
     loaded = load_llm(name, notes, weights=weights, device=device, threads=threads).model
     draft = draft_model(spec, loaded, weights=weights, device=device)
     with notes.status("timing passes"):
-        latency = measured_latency(loaded).get()
-        reading = reading_latency(loaded.target)
-        return loaded, latency, reading, None if draft is None else measured_latency(draft).get()
+        target = loaded.target
+        latency, reading = measured_latency(loaded).get(), reading_latency(target)
+        machine = Machine(latency, limits, reading, stretch=mean_over_median(target))
+        return loaded, machine, None if draft is None else measured_latency(draft).get()
 
 
 def _lengths(
