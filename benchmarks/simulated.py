@@ -5,7 +5,7 @@
                                    [--max-tokens 48] [--repeats 3] [--into FILE] [--json]
 
 Each load is measured as by `outrider bench load`, then simulated from its own traces, over latency curves
-measured just before it: machines that are shared become faster and slower. `ratio` is the simulated
+measured around its rounds: machines that are shared become faster and slower. `ratio` is the simulated
 throughput over the measured one, the median of the rounds. `ratio_from_lightest` is the same with drafts,
 their times and overheads taken from the first load alone. With --into the document is written to a file; with
 --json it is the last line of the output.
@@ -17,7 +17,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +25,22 @@ import outrider
 from outrider.bench.assumed import ByTraces
 from outrider.bench.contestants import BASELINE
 from outrider.bench.curves import mean_over_median, reading_latency
-from outrider.bench.load import encoded, load_contestants, run_loads
+from outrider.bench.load import Measured, encoded, load_contestants, run_loads
 from outrider.bench.load_result import load_document
 from outrider.bench.load_told import load_told
 from outrider.bench.provenance import provenance
 from outrider.bench.result import write_document
 from outrider.bench.simulate_result import Machine, simulated_rows
-from outrider.bench.suites import open_suite
+from outrider.bench.suites import Suite, open_suite
 from outrider.bench.traffic import Load
 from outrider.engine.scheduler import Limits
 from outrider.llm import LLM
 from outrider.loop.draft.none import NoDrafter
-from outrider.models.base import LoadedModel, Target
+from outrider.models.base import LoadedModel
 from outrider.planner.latency import Latency
 from outrider.planner.measured import MeasuredLatency, measure_latency
 from outrider.sampling.params import SamplingParams
 
-CURVES = 3
 COMPARED = ("tokens_per_second", "mean_accepted_length", "nodes_per_step", "sequences_per_step", "pass_ms")
 
 
@@ -52,9 +51,8 @@ class Known(MeasuredLatency):
         self._latency = latency
 
 
-def usual_latency(target: Target) -> Latency:
-    """Return the median of a few curves: one may fall into the seconds in which something else runs."""
-    found = [measure_latency(target) for _ in range(CURVES)]
+def usual(found: Sequence[Latency]) -> Latency:
+    """Return the median of curves: one may fall into the seconds in which something else runs."""
     times = [statistics.median(column) for column in zip(*(each.milliseconds for each in found), strict=True)]
     per_key = statistics.median(each.per_key for each in found)
     per_cached = statistics.median(each.per_cached for each in found)
@@ -67,34 +65,48 @@ def compare(model: LoadedModel, arguments: argparse.Namespace) -> list[dict[str,
     loads = [Load(clients=int(count)) for count in arguments.concurrency.split(",")]
     suite = open_suite(arguments.suite).limited(arguments.limit)
     params = SamplingParams(max_tokens=arguments.max_tokens)
-    limits = Limits(running=max(Limits().running, *(load.clients or 0 for load in loads)))
+    running = max(Limits().running, *(load.clients or 0 for load in loads))
     rows = []
     first: dict[str, ByTraces] = {}
     for load in loads:
-        latency = usual_latency(model.target)
-        machine = Machine(
-            latency, limits, reading_latency(model.target), stretch=mean_over_median(model.target)
-        )
-        llm = LLM(model, NoDrafter(), drafter_name=BASELINE, rule="auto", budget=None, latency=Known(latency))
-        measured = run_loads(
-            load_contestants(llm, names),
-            encoded(llm, suite),
-            params,
-            [load],
-            repeats=arguments.repeats,
-            count=arguments.requests,
-            running=limits.running,
-        )
-        document = load_document(measured, suite, params, {}, running=limits.running)
+        measured, machine = measure(model, names, suite, params, load, running, arguments)
+        document = load_document(measured, suite, params, {}, running=running)
         told = {name: load_told(document, "the measurement", name) for name in names}
         for found in document["results"]:
             name = found["drafter"]
             speeds = [run["tokens_per_second"] for run in document["runs"] if run["drafter"] == name]
             found["tokens_per_second"] = statistics.median(speeds)
             own = ByTraces(told[name], told[BASELINE])
-            of_first = first.setdefault(name, own)
-            rows.append(compared(found, machine, own, of_first))
+            rows.append(compared(found, machine, own, first.setdefault(name, own)))
     return rows
+
+
+def measure(
+    model: LoadedModel,
+    names: Sequence[str],
+    suite: Suite,
+    params: SamplingParams,
+    load: Load,
+    running: int,
+    arguments: argparse.Namespace,
+) -> tuple[list[Measured], Machine]:
+    """Run the rounds of one load, with the times of passes measured before, between and after them."""
+    target = model.target
+    curves, stretches = [measure_latency(target)], [mean_over_median(target)]
+    latency = Known(curves[0])
+    llm = LLM(model, NoDrafter(), drafter_name=BASELINE, rule="auto", budget=None, latency=latency)
+    contestants, prompts = load_contestants(llm, names), encoded(llm, suite)
+    measured: list[Measured] = []
+    for round_ in range(arguments.repeats):
+        turn = round_ % len(contestants)
+        order = [*contestants[:1], *contestants[1 + turn :], *contestants[1 : 1 + turn]]
+        found = run_loads(order, prompts, params, [load], count=arguments.requests, running=running)
+        measured += [replace(run, round=round_) for run in found]
+        curves.append(measure_latency(target))
+        stretches.append(mean_over_median(target))
+    reading = reading_latency(target)
+    limits = Limits(running=running)
+    return measured, Machine(usual(curves), limits, reading, stretch=statistics.mean(stretches))
 
 
 def compared(found: Mapping[str, Any], machine: Machine, own: ByTraces, first: ByTraces) -> dict[str, Any]:
