@@ -98,9 +98,7 @@ def measure(
     contestants, prompts = load_contestants(llm, names), encoded(llm, suite)
     measured: list[Measured] = []
     for round_ in range(arguments.repeats):
-        turn = round_ % len(contestants)
-        order = [*contestants[:1], *contestants[1 + turn :], *contestants[1 : 1 + turn]]
-        found = run_loads(order, prompts, params, [load], count=arguments.requests, running=running)
+        found = run_loads(contestants, prompts, params, [load], count=arguments.requests, running=running)
         measured += [replace(run, round=round_) for run in found]
         curves.append(measure_latency(target))
         stretches.append(mean_over_median(target))
