@@ -210,6 +210,33 @@ def under_load() -> str:
     return "\n".join([*table(header, cells), "", *wrapped(text)]) + "\n"
 
 
+def simulation() -> str:
+    document = read("simulated")
+    cells = [
+        [
+            str(row["clients"]),
+            f"`{row['drafter']}`",
+            f"{row['measured']['tokens_per_second']:.1f}",
+            f"{row['simulated']['tokens_per_second']:.1f}",
+            f"{row['ratio']:.2f}",
+            f"{row['ratio_from_lightest']:.2f}",
+            f"{row['measured']['mean_accepted_length']:.2f}, {row['simulated']['mean_accepted_length']:.2f}",
+            f"{row['measured']['pass_ms']:.1f}, {row['simulated']['pass_ms']:.1f}",
+        ]
+        for row in document["results"]
+    ]
+    where, requests = document["provenance"], document["results"][0]["requests"]
+    text = (
+        f"{where['model']['name']}, {where['model']['weights']}, {where['machine']['processor']}, "
+        f"{where['machine']['threads']} threads; {requests} prompts of {document['suite']}, at most "
+        f"{document['max_tokens']} tokens each. From 1 client: with the drafts, their times and the overhead "
+        "of one client alone."
+    )
+    header = ["clients", "drafter", "tokens/s", "simulated", "ratio", "ratio, from 1 client"]
+    header += ["τ: measured, simulated", "ms of a pass: measured, simulated"]
+    return "\n".join([*table(header, cells), "", *wrapped(text)]) + "\n"
+
+
 def rewritten(page: str, said: Sequence[Callable[[], str]] = (figures,)) -> str:
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
     assert len(pattern.findall(page)) == len(said), "the page has lost its markers"
@@ -219,7 +246,7 @@ def rewritten(page: str, said: Sequence[Callable[[], str]] = (figures,)) -> str:
 
 PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     ROOT / "README.md": (figures,),
-    ROOT / "docs" / "benchmarks.md": (under_load, accepted_lengths, rule_costs),
+    ROOT / "docs" / "benchmarks.md": (under_load, simulation, accepted_lengths, rule_costs),
 }
 
 

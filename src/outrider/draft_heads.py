@@ -37,16 +37,16 @@ def ready_head(drafter: str, path: str, target: LoadedModel, *, weights: str = "
     if isinstance(head, MedusaHeads):
         return head
     features = head.config.layers_of(able.layers) if isinstance(head, Eagle3Head) else (NORMED,)
-    reduced = isinstance(head, Eagle3Head) and head.config.draft_vocab_size < able.vocab_size
+    ids = None
+    if isinstance(head, Eagle3Head) and head.config.draft_vocab_size < able.vocab_size:
+        ids = head.target_ids
     passes = head_passes(head, able, weights=weights)
     whole = getattr(able, "weight_bytes", 0)
     return ReadyHead(
         passes,
         head.config.layer.hidden_size,
         able.vocab_size,
-        head.target_ids
-        if isinstance(head, Eagle3Head) and head.config.draft_vocab_size < able.vocab_size
-        else None,
+        ids,
         able.context_limit,
         features,
         min(passes.weight_bytes / whole, 1.0) if whole else 0.0,

@@ -142,10 +142,12 @@ class LLM:
         drafter_options: Mapping[str, Any] | None = None,
         rule: str | None = None,
         budget: int | None = None,
+        fill_budget: bool | None = None,
     ) -> LLM:
         """Return an LLM with another drafter, rule or budget that shares this one's loaded target.
 
-        `drafter`: a name, or one that is made already and takes no options.
+        `drafter`: a name, or one that is made already and takes no options. `fill_budget`: True where nodes
+        count as free, False where they are weighed, None where that stays as it is.
         """
         made, name = self._drafter, self.drafter_name
         if drafter is not None and not isinstance(drafter, str):
@@ -159,6 +161,10 @@ class LLM:
             made = build_drafter(
                 name, self.model, weights=self._weights, device=self._device, options=drafter_options
             )
+        latency = self._latency
+        if fill_budget is not None:
+            checks.switch("fill_budget", fill_budget)
+            latency = None if fill_budget else latency or measured_latency(self.model)
         return LLM(
             self.model,
             made,
@@ -167,11 +173,16 @@ class LLM:
             guarantee=self._choice.guarantee,
             lossy=self._choice.lossy,
             budget=self.budget if budget is None else check_budget(budget),
-            latency=self._latency,
+            latency=latency,
             prefixes=self.prefixes,
             weights=self._weights,
             device=self._device,
         )
+
+    @property
+    def weighs_costs(self) -> bool:
+        """True where drafts are cut by what their nodes cost; False where nodes count as free."""
+        return self._curve is not None
 
     def service(self, limits: Limits | None = None) -> Service:
         """Return an engine that runs on a thread of its own and takes requests from any thread.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Sequence
@@ -12,12 +13,13 @@ from conftest import VOCAB, RandomTrees, plain_tokens, toy_model
 from outrider.bench.failing import FailingDrafter
 from outrider.bench.load import EncodedPrompt, Measured, encoded, load_contestants, run_loads
 from outrider.bench.load_result import load_document, spread
+from outrider.bench.load_told import LoadTold, load_told
 from outrider.bench.suites import Prompt, Suite
 from outrider.bench.traffic import Answer, Load, Run, Steps, drive
 from outrider.cache.base import Cache
 from outrider.engine.engine import Engine
 from outrider.engine.scheduler import Limits
-from outrider.errors import NumericsError, OptionError, PromptError, UnknownNameError
+from outrider.errors import LoadError, NumericsError, OptionError, PromptError, UnknownNameError
 from outrider.llm import LLM
 from outrider.models.base import Batch
 from outrider.models.toy import ToyTarget
@@ -177,6 +179,100 @@ def test_texts_stay_those_of_plain_decoding_whatever_is_spoilt(name: str, params
     nodes = {row["drafter"]: row["nodes_per_step"] for row in document["results"]}
     assert nodes["none"] == 0
     assert nodes[f"failing:{name}"] > 0
+
+
+def test_fixed_budgets_run_beside_plain_decoding_and_what_the_planner_decides() -> None:
+    llm = toy_llm().using(fill_budget=False)
+    names = ["suffix", "fixed:0:suffix", "fixed:3:suffix", "fixed:2:failing:suffix"]
+    measured = run_loads(load_contestants(llm, names), encoded_prompts(), PARAMS, [Load(clients=3)])
+    rows = load_document(measured, Suite("s", ()), PARAMS, {}, running=16)["results"]
+    assert [row["drafter"] for row in rows] == ["none", *names]
+    assert [row["identical_to_plain"] for row in rows] == [1.0] * 5
+    assert [row["budget"] for row in rows] == [6, 6, 0, 3, 2]
+    assert [row["free_nodes"] for row in rows] == [True, False, True, True, True]
+    assert [row["nodes_per_step"] > 0 for row in rows[2:]] == [False, True, True]
+    steps = 6 * 24 / rows[3]["mean_accepted_length"]
+    assert steps - 6 <= steps * rows[3]["asks_per_row"] <= steps, "all but the last step of each answer"
+    assert [len(row["drafted_per_position"]) for row in rows[2:]] == [0, 3, 2]
+
+
+def test_with_a_fixed_budget_nodes_are_free_and_otherwise_they_are_weighed_as_before() -> None:
+    llm = toy_llm().using(fill_budget=False)
+    [_, found] = load_contestants(llm, ["fixed:4:failing:recycle"])
+    made, _ = found.fresh()
+    assert (made.budget, made.weighs_costs) == (4, False)
+    assert llm.using(drafter="suffix").weighs_costs
+    [_, planned] = load_contestants(llm, ["failing:suffix"])
+    assert planned.fresh()[0].weighs_costs
+
+
+@pytest.mark.parametrize(
+    "name", ["fixed:suffix", "fixed:-1:suffix", "fixed:3.5:suffix", "fixed:3", "fixed:3:", "fixed::suffix"]
+)
+def test_a_fixed_budget_that_is_no_number_is_refused_with_what_to_write(name: str) -> None:
+    with pytest.raises(OptionError, match="write fixed:K:NAME"):
+        load_contestants(toy_llm(), [name])
+
+
+def test_prefixes_of_a_name_come_in_one_order_and_once() -> None:
+    for name in ("failing:fixed:3:suffix", "fixed:3:fixed:2:suffix", "failing:failing:suffix"):
+        with pytest.raises(OptionError, match="once"):
+            load_contestants(toy_llm(), [name])
+    with pytest.raises(UnknownNameError, match="did you mean 'suffix'"):
+        load_contestants(toy_llm(), ["fixed:3:sufix"])
+
+
+def test_a_result_tells_of_its_drafts_what_a_simulation_needs() -> None:
+    measured = run_loads(
+        load_contestants(toy_llm(), ["suffix"]), encoded_prompts(), PARAMS, [Load(clients=2)], repeats=2
+    )
+    document = load_document(measured, Suite("s", ()), PARAMS, {}, running=16)
+    [plain, row] = json.loads(json.dumps(document))["results"]
+    assert (plain["drafted_per_position"], plain["alphas"], plain["answered_asks"]) == ([], [], None)
+    assert (plain["ask_ms"], plain["asks_per_row"]) == (None, 0)
+    assert row["drafted_per_position"][0] >= row["accepted_per_position"][0] > 0
+    assert row["alphas"][0] == row["accepted_per_position"][0] / row["drafted_per_position"][0]
+    assert 0 < row["answered_asks"] <= 1
+    assert row["ask_ms"] > 0
+    assert row["overhead_ms"] > 0
+    assert [(trace["prompt_tokens"], trace["tokens"]) for trace in row["traces"]] == [
+        (len(prompt), 24) for prompt in PROMPTS
+    ]
+    told = load_told(document, "load.json", "suffix")
+    assert measured[1].noted is not None
+    for read, noted in zip(told.rows[0].traces, measured[1].noted.traces, strict=True):
+        assert [(d.at, d.right) for d in read.drafts] == [(d.at, d.right) for d in noted.drafts]
+        for draft, other in zip(read.drafts, noted.drafts, strict=True):
+            assert draft.chances == pytest.approx(other.chances, rel=0.01)
+    assert (told.max_tokens, told.running, told.rows[0].free) == (24, 16, True)
+
+
+def test_a_load_that_was_not_measured_is_taken_for_the_one_most_like_it() -> None:
+    measured = run_loads(
+        load_contestants(toy_llm(), []),
+        encoded_prompts(),
+        PARAMS,
+        [Load(clients=1), Load(clients=8), Load(rate=500.0)],
+        count=2,
+    )
+    told = load_told(load_document(measured, Suite("s", ()), PARAMS, {}, running=16), "load.json", "none")
+    assert told.near(Load(clients=8)).load == Load(clients=8)
+    assert told.near(Load(clients=2)).load == Load(clients=1)
+    assert told.near(Load(clients=99)).load == Load(clients=8)
+    assert told.near(Load(rate=1.0)).load == Load(rate=500.0)
+    closed = LoadTold(told.rows[:2], 24, 16)
+    assert closed.near(Load(rate=1.0)).load == Load(clients=1)
+
+
+def test_results_without_traces_or_the_drafter_are_refused() -> None:
+    measured = run_loads(load_contestants(toy_llm(), []), encoded_prompts(), PARAMS, [Load(clients=1)])
+    document = load_document(measured, Suite("s", ()), PARAMS, {}, running=16)
+    with pytest.raises(LoadError, match="no figures of 'suffix'; it has those of: none"):
+        load_told(document, "load.json", "suffix")
+    for row in document["results"]:
+        del row["traces"]
+    with pytest.raises(OptionError, match="measure it again"):
+        load_told(document, "load.json", "none")
 
 
 def test_rounds_take_turns_and_every_run_starts_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

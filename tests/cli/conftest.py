@@ -77,3 +77,17 @@ def _tensors(vocabulary: int, seed: int) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_tiny_model(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> str:
+    """A file of prompts of three tasks; the last one does not fit into the tiny model's context."""
+    rows = [
+        {"question_id": 1, "category": "writing", "turns": ["abcabcabc", "again"]},
+        {"question_id": 2, "category": "coding", "turns": ["xyzxyz", "again"]},
+        {"question_id": 3, "category": "qa", "turns": ["why?"]},
+        {"question_id": 4, "category": "qa", "turns": ["z" * 600]},
+    ]
+    file = tmp_path / "suite.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return str(file)

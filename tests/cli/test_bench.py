@@ -9,28 +9,7 @@ import pytest
 from outrider.bench.contestants import DrafterContestant
 from outrider.cli.main import main
 from outrider.native import why_missing
-
-Captured = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def suite(tmp_path: Path) -> str:
-    rows = [
-        {"question_id": 1, "category": "writing", "turns": ["abcabcabc", "again"]},
-        {"question_id": 2, "category": "coding", "turns": ["xyzxyz", "again"]},
-        {"question_id": 3, "category": "qa", "turns": ["why?"]},
-        {"question_id": 4, "category": "qa", "turns": ["z" * 600]},
-    ]
-    file = tmp_path / "suite.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return str(file)
-
-
-def document(capsys: Captured) -> dict[str, Any]:
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1
-    parsed: dict[str, Any] = json.loads(lines[-1])
-    return parsed
+from printed import Captured, document
 
 
 def test_bench_runs_plain_decoding_beside_what_is_asked_for(tiny: str, suite: str, capsys: Captured) -> None:

@@ -2,33 +2,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from outrider.bench import plot
 from outrider.cli.main import main
-
-Captured = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def suite(tmp_path: Path) -> str:
-    rows = [
-        {"question_id": 1, "category": "writing", "turns": ["abcabcabc", "again"]},
-        {"question_id": 2, "category": "qa", "turns": ["why? why? why?"]},
-        {"question_id": 3, "category": "qa", "turns": ["z" * 600]},
-    ]
-    file = tmp_path / "suite.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return str(file)
-
-
-def document(capsys: Captured) -> dict[str, Any]:
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1
-    parsed: dict[str, Any] = json.loads(lines[-1])
-    return parsed
+from printed import Captured, document
 
 
 def test_every_load_has_a_row_for_every_drafter_and_plain_decoding(
@@ -62,10 +41,21 @@ def test_every_load_has_a_row_for_every_drafter_and_plain_decoding(
     assert {(row["rounds"], row["requests"]) for row in found["results"]} == {(2, 4)}
     assert {run["tokens"] for run in found["runs"]} == {36}
     assert len(found["runs"]) == 18
-    assert found["suite"]["left_out"] == ["3"]
+    assert found["suite"]["left_out"] == ["4"]
     assert (found["running"], found["prefix_store"]) == (20, False)
     by_lm = found["results"][2]
     assert by_lm["mean_accepted_length"] > 1  # the model drafts for itself
+
+
+def test_fixed_budgets_are_measured_beside_the_others(tiny: str, suite: str, capsys: Captured) -> None:
+    words = ["bench", "load", tiny, "--suite", suite, "--drafters", "fixed:2:recycle,fixed:0:recycle,recycle"]
+    words += ["--drafter-option", "recycle.max_nodes=9", "--concurrency", "2", "--repeats", "1"]
+    assert main([*words, "--max-tokens", "8", "--ignore-eos", "--json"]) == 0
+    found = document(capsys)["results"]
+    assert [row["drafter"] for row in found] == ["none", "fixed:2:recycle", "fixed:0:recycle", "recycle"]
+    assert [row["budget"] for row in found] == [15, 2, 0, 15]
+    assert [row["free_nodes"] for row in found] == [True, True, True, False]
+    assert found[1]["nodes_per_step"] > found[2]["nodes_per_step"] == 0
 
 
 def test_people_get_a_table_of_loads(tiny: str, suite: str, capsys: Captured) -> None:
@@ -74,7 +64,7 @@ def test_people_get_a_table_of_loads(tiny: str, suite: str, capsys: Captured) ->
     captured = capsys.readouterr()
     assert "3 at once" in captured.out
     assert "suffix" in captured.out
-    assert "prompt 3 is left out" in captured.err
+    assert "prompt 4 is left out" in captured.err
 
 
 @pytest.mark.parametrize(
@@ -84,9 +74,12 @@ def test_people_get_a_table_of_loads(tiny: str, suite: str, capsys: Captured) ->
         (["--concurrency", "0"], "'0' is not a whole number above 0"),
         (["--rate", "-1"], "'-1' is not a number above 0"),
         (["--rate", "nan"], "'nan' is not a number above 0"),
-        (["--concurrency", ","], "no load is left"),
+        (["--concurrency", ","], "holds no number"),
+        (["--rate", ""], "holds no number"),
+        (["--drafters", "fixed:x:suffix"], "write fixed:K:NAME"),
+        (["--drafters", "fixed:2:sufix"], "did you mean 'suffix'"),
         (["--drafters", "failing:sufix"], "did you mean 'suffix'"),
-        (["--drafter-option", "recycle.shared=no"], "suffix"),
+        (["--drafter-option", "recycle.max_nodes=9"], "suffix"),
         (["--out", "missing/load.json"], "--out"),
         (["--plot", "missing/load.png"], "--plot"),
     ],

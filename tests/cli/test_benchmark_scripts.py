@@ -112,6 +112,25 @@ def test_memory_that_grows_has_a_slope(soak: ModuleType) -> None:
     assert soak.slope([1.0]) is None
 
 
+def test_the_simulation_is_set_against_every_load_that_is_measured(
+    llm: LLM, suite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = script("simulated", monkeypatch)
+    words = ["--suite", suite, "--drafters", "fixed:2:recycle", "--concurrency", "1,3"]
+    rows = module.compare(llm.model, module.parsed([*words, "--requests", "4", "--max-tokens", "12"]))
+    assert [(row["clients"], row["drafter"]) for row in rows] == [
+        (clients, name) for clients in (1, 3) for name in ("none", "fixed:2:recycle")
+    ]
+    for row in rows:
+        real, made = row["measured"], row["simulated"]
+        assert row["ratio"] == made["tokens_per_second"] / real["tokens_per_second"] > 0
+        assert row["ratio_from_lightest"] > 0
+        for field in ("mean_accepted_length", "nodes_per_step", "sequences_per_step"):
+            assert made[field] == pytest.approx(real[field])
+    assert rows[1]["ratio"] == rows[1]["ratio_from_lightest"]
+    assert len(module.table(rows).splitlines()) == 5
+
+
 def test_times_to_the_first_token_are_measured_in_turn(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     module = script("first_token", monkeypatch)
     settings = argparse.Namespace(repeats=2, long=400, short=4, prefix=130, seed=0)

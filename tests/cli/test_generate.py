@@ -14,15 +14,7 @@ import pytest
 
 from outrider.cli.main import main
 from outrider.native import why_missing
-
-Captured = pytest.CaptureFixture[str]
-
-
-def document(capsys: Captured) -> dict[str, Any]:
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1, "with --json nothing but the document stands on stdout"
-    parsed: dict[str, Any] = json.loads(lines[-1])
-    return parsed
+from printed import Captured, document
 
 
 def test_text_goes_to_stdout_and_counters_to_stderr(tiny: str, capsys: Captured) -> None:

@@ -1,21 +1,13 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from outrider.cli.main import main
+from printed import Captured, document
 
-Captured = pytest.CaptureFixture[str]
 PUBLISHED = "h100-llama-3.1-8b"
-
-
-def document(capsys: Captured) -> dict[str, Any]:
-    [line] = capsys.readouterr().out.splitlines()
-    parsed: dict[str, Any] = json.loads(line)
-    return parsed
 
 
 @pytest.fixture
@@ -28,7 +20,7 @@ def curve(tmp_path: Path) -> str:
 
 def test_plain_decoding_stands_beside_the_drafter_at_every_load(curve: str, capsys: Captured) -> None:
     words = ["simulate", curve, "--acceptance", "1", "--prompt-tokens", "3", "--max-tokens", "8"]
-    assert main([*words, "--budget", "3", "--concurrency", "2,1", "--rate", "50", "--json"]) == 0
+    assert main([*words, "--budget", "3", "--concurrency", "1,2", "--rate", "50", "--json"]) == 0
     found = document(capsys)["results"]
     assert [(row["drafter"], row["clients"], row["rate"]) for row in found] == [
         (drafter, *load) for load in ((1, None), (2, None), (None, 50.0)) for drafter in ("none", "suffix")
@@ -64,7 +56,7 @@ def test_a_map_tells_where_drafts_pay(capsys: Captured) -> None:
     assert main([*words, "--requests", "2", "--context", "256,8192", "--json"]) == 0
     found = {(r["context"], r["batch"], r["alpha"]): r for r in document(capsys)["regimes"]}
     assert found[256, 1, 0.9]["speedup"] > found[256, 128, 0.9]["speedup"] > 1
-    assert found[256, 128, 0.3]["length"] == 0
+    assert found[256, 128, 0.3]["length"] < found[256, 1, 0.3]["length"]
     assert {context for context, *_ in found} == {256, 8192}
 
 
@@ -78,8 +70,66 @@ def test_a_model_is_timed_and_its_tokenizer_measures_the_suite(
     assumed = document(capsys)["assumed"]
     short, long = assumed["prompt_tokens"]
     assert long == short + 3
-    assert assumed["latency"]["rows"][-1] == 256
+    assert assumed["latency"]["rows"][-1] == 64
+    assert assumed["reading_latency"]["rows"][-1] == 256
     assert assumed["draft_latency"]["rows"][0] == 1
+
+
+def measured(tiny: str, suite: str, out: Path) -> None:
+    """Measure a drafter, and the same one with a fixed budget, under two loads."""
+    words = ["bench", "load", tiny, "--suite", suite, "--drafters", "suffix,fixed:2:failing:suffix"]
+    words += ["--concurrency", "1,3", "--requests", "4", "--repeats", "1", "--max-tokens", "12"]
+    assert main([*words, "--ignore-eos", "--json", "--out", str(out)]) == 0
+
+
+def test_what_was_measured_under_load_is_simulated_from_its_traces(
+    tiny: str, suite: str, curve: str, tmp_path: Path, capsys: Captured
+) -> None:
+    out = tmp_path / "load.json"
+    measured(tiny, suite, out)
+    rows = document(capsys)["results"]
+    for name in ("suffix", "fixed:2:failing:suffix"):
+        assert main(["simulate", curve, "--from", str(out), "--drafter", name, "--json"]) == 0
+        found = document(capsys)
+        assert [(row["drafter"], row["clients"]) for row in found["results"]] == [
+            (drafter, clients) for clients in (1, 3) for drafter in ("none", name)
+        ]
+        assert {row["requests"] for row in found["results"]} == {4}
+        assert [row["overhead"] for row in found["assumed"]["by_load"]] == [
+            row["overhead_ms"] for row in rows if row["drafter"] == name
+        ]
+        assert {row["traces"] for row in found["assumed"]["by_load"]} == {4}
+    failing = found["results"]
+    nodes = [row["nodes_per_step"] for row in rows if row["drafter"] == "fixed:2:failing:suffix"]
+    assert [row["nodes_per_step"] for row in failing[1::2]] == nodes
+    assert {row["mean_accepted_length"] for row in failing} == {1.0}
+
+
+def test_traced_drafts_are_simulated_with_other_requests_and_other_loads(
+    tiny: str, suite: str, curve: str, tmp_path: Path, capsys: Captured
+) -> None:
+    out = tmp_path / "load.json"
+    measured(tiny, suite, out)
+    document(capsys)
+    words = ["simulate", curve, "--from", str(out), "--concurrency", "2", "--requests", "7", "--json"]
+    assert main([*words, "--prompt-tokens", "9", "--max-tokens", "30"]) == 0
+    [plain, drafting] = document(capsys)["results"]
+    assert (plain["clients"], plain["requests"], drafting["requests"]) == (2, 7, 7)
+    assert main(words) == 0
+    assert {row["requests"] for row in document(capsys)["results"]} == {7}
+    assert main([*words, "--max-tokens", "30"]) == 2
+    assert "--prompt-tokens" in capsys.readouterr().err
+    assert main(["simulate", curve, "--from", str(out), "--drafter", "recycle"]) == 1
+    assert "no figures of 'recycle'" in capsys.readouterr().err
+
+
+def test_a_fixed_budget_is_simulated_without_a_planner(curve: str, tmp_path: Path, capsys: Captured) -> None:
+    dear = tmp_path / "dear.json"
+    dear.write_text('{"rows": [1, 2], "milliseconds": [10, 20]}', encoding="utf-8")
+    words = ["simulate", str(dear), "--acceptance", "0.5", "--prompt-tokens", "1", "--concurrency", "1"]
+    for drafter, some in (("fixed:2:suffix", True), ("fixed:0:suffix", False), ("suffix", False)):
+        assert main([*words, "--drafter", drafter, "--json"]) == 0
+        assert (document(capsys)["results"][1]["nodes_per_step"] > 1) == some
 
 
 def test_people_get_tables(capsys: Captured) -> None:
@@ -97,12 +147,18 @@ def test_people_get_tables(capsys: Captured) -> None:
         (["--prompt-tokens", "9"], "give one of --acceptance"),
         (["--acceptance", "0.5"], "give --prompt-tokens"),
         (["--acceptance", "0.5", "--prompt-tokens", "9", "--suite", "own"], "not both"),
-        (["--acceptance", "0.5", "--prompt-tokens", "0"], "whole numbers from 1"),
-        (["--acceptance", "0.5", "--prompt-tokens", "9", "--concurrency", "x"], "whole numbers from 1"),
+        (["--acceptance", "0.5", "--prompt-tokens", "0"], "not a whole number above 0"),
+        (["--acceptance", "0.5", "--prompt-tokens", "9", "--concurrency", "x"], "not a whole number above 0"),
         (["--acceptance", "0.5", "--prompt-tokens", "9", "--rate", "-1"], "number above 0"),
         (["--acceptance", "0.5", "--prompt-tokens", "9", "--scale", "0"], "number above 0"),
         (["--acceptance", "0.5", "--prompt-tokens", "9", "--drafter", "lm:demo"], "only a curve"),
         (["--acceptance", "0.5", "--drafter", "layerskip"], "measure it with outrider bench"),
+        (
+            ["--acceptance", "0.5", "--prompt-tokens", "9", "--drafter", "fixed:x:suffix"],
+            "write fixed:K:NAME",
+        ),
+        (["--acceptance", "0.5", "--drafter", "fixed:2:suffix", "--budget", "3"], "leave one out"),
+        (["--acceptance", "0.5", "--prompt-tokens", "9", "--drafter", "failing:suffix"], "bench load"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_with_what_to_do(

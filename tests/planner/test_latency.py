@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from outrider.models.toy import ToyTarget
 from outrider.planner import measured
+from outrider.planner.cost import up_and_down
 from outrider.planner.latency import Latency
 from outrider.planner.measured import MeasuredLatency, measure_latency
 
@@ -42,6 +45,12 @@ def test_what_rows_look_back_at_adds_to_their_time() -> None:
     assert curve.at(0, 2000) == 0.0
 
 
+def test_what_a_sequence_holds_is_read_once_for_all_its_rows() -> None:
+    curve = replace(CURVE, per_key=0.001, per_cached=0.01)
+    assert curve.at(2, 2000, 1000) == 11.0 + 2.0 + 10.0
+    assert curve.at(2) == 11.0
+
+
 def test_costs_begin_with_one() -> None:
     assert CURVE.costs(3) == (1.0, 1.1, 1.15, 1.2)
     assert CURVE.costs(0) == (1.0,)
@@ -53,7 +62,20 @@ def test_a_target_with_room_tells_what_looking_far_back_costs() -> None:
             time.sleep(2e-8 * len(batch.tokens) * caches[0].length)
             return super().forward(batch, caches)
 
-    assert measure_latency(Slow(8, context_limit=2048)).per_key > 1e-5
+    found = measure_latency(Slow(8, context_limit=2048))
+    assert found.per_key > 1e-5
+    assert found.per_cached < found.per_key
+
+
+def test_a_target_that_reads_its_cache_once_a_pass_is_told_from_one_that_reads_it_for_each_row() -> None:
+    class Slow(ToyTarget):
+        def forward(self, batch, caches):  # type: ignore[no-untyped-def]
+            time.sleep(1e-6 * caches[0].length)
+            return super().forward(batch, caches)
+
+    found = measure_latency(Slow(8, context_limit=2048))
+    assert found.per_cached > 5e-4
+    assert found.per_key < found.per_cached / 4
 
 
 def test_a_target_is_measured_from_one_row_up() -> None:
@@ -155,3 +177,20 @@ def test_a_directory_that_cannot_be_written_costs_only_the_measurement(tmp_path:
     blocked.write_text("")
     assert MeasuredLatency(ToyTarget(8), {}, blocked / "latency").get().at(1) > 0
     assert MeasuredLatency(ToyTarget(8), {}, None).get().at(1) > 0
+
+
+def test_a_pass_over_few_rows_is_timed_after_passes_over_few() -> None:
+    """Long passes drive weights out of a cache that holds them while text is generated."""
+    assert list(up_and_down([1, 2, 3], 3)) == [1, 2, 3, 3, 2, 1, 1, 2, 3]
+
+    class Watching(ToyTarget):
+        seen: ClassVar[list[int]] = []
+
+        def forward(self, batch, caches):  # type: ignore[no-untyped-def]
+            self.seen.append(len(batch.tokens))
+            return super().forward(batch, caches)
+
+    measure_latency(Watching(8, context_limit=100))
+    timed = Watching.seen[Watching.seen.index(64) + 1 :]
+    before_one = [rows for rows, following in itertools.pairwise(timed) if following == 1]
+    assert set(before_one) == {1, 2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -79,6 +80,23 @@ def test_rows_that_read_make_nodes_no_cheaper_than_their_time() -> None:
 def test_nodes_of_a_long_text_cost_more() -> None:
     curve = Latency((1, 2, 4), (10.0, 10.5, 11.5), per_key=0.01)
     assert Plan(curve, [0, 500]).share([[0.5], [0.5]]) == [[0], []]
+
+
+def test_where_sequences_hold_long_texts_time_is_worth_less_and_nodes_cost_less() -> None:
+    curve = replace(CURVE, per_cached=0.01)
+    short, long = Plan(curve, [0]), Plan(curve, [1000])
+    assert short.price(1, 0) == pytest.approx(2 * long.price(1, 1000))
+    assert short.tokens(10.0) == pytest.approx(2 * long.tokens(10.0))
+
+
+def test_a_bill_is_shared_by_nodes_and_adds_up_to_their_price() -> None:
+    curve = replace(CURVE, per_key=0.01)
+    plan = Plan(curve, [0, 100, 50])
+    bill = plan.bill([(2, 0), (0, 100), (1, 50)])
+    assert sum(bill) == pytest.approx(plan.price(3, 50))
+    assert bill[0] == pytest.approx(2 * bill[2])
+    assert bill[1] == 0
+    assert plan.bill([(0, 0)]) == [0.0]
 
 
 def test_what_is_held_in_any_case_makes_the_rest_dearer() -> None:

@@ -1,4 +1,4 @@
-"""Latency curves to simulate with: measured ones that reach to prompts, those of files, a published one."""
+"""Latency curves to simulate with: of passes that read prompts, those of files, a published one."""
 
 from __future__ import annotations
 
@@ -10,33 +10,59 @@ from pathlib import Path
 from outrider.bench.result import read_json
 from outrider.errors import LoadError
 from outrider.models.base import Target
+from outrider.planner.cost import up_and_down
 from outrider.planner.latency import Latency
 from outrider.planner.probe import TargetProbe
 
-READING_ROWS = (128, 256)
+READING_ROWS = (1, 8, 16, 32, 64, 128, 256)
 """Rows of the passes that only read, timed to tell what prompts cost."""
-REPEATS = 5
+REPEATS = 6
+MEAN_ROWS, MEAN_SECONDS, MOST_ROUNDS = (1, 2, 4, 8, 16), 1.5, 1000
+"""Rows of the passes whose mean is set against their median, and the time that is spent on it."""
 
 PUBLISHED = {
     # vLLM as SpecDecode-Bench fitted it: 5.886 ms a pass and 1.207 ms around it, 21.0 µs a row, 39.3 ns a
-    # cached token. There the rows of a sequence share their look at its cache; here each pays for its own.
-    "h100-llama-3.1-8b": Latency((1, 2), (7.114, 7.135), 39.3e-6),
+    # cached token, at which the rows of a sequence look together.
+    "h100-llama-3.1-8b": Latency((1, 2), (7.114, 7.135), per_cached=39.3e-6),
 }
 """Curves of machines that are not at hand, by name."""
 
 
-def with_reading(target: Target, latency: Latency) -> Latency:
-    """Return a target's curve, continued by passes that read a prompt and ask for the logits of one row.
+def reading_latency(target: Target) -> Latency:
+    """Return the curve of a target's passes that read the beginning of a prompt and ask for one row's logits.
 
-    As far as the context has room for them.
+    As far as the context has room for them. The counts of rows take turns, up and down, and the median of
+    each stands.
     """
     probe = TargetProbe(target)
-    points = list(zip(latency.rows, latency.milliseconds, strict=True))
-    for rows in READING_ROWS:
-        if latency.rows[-1] < rows < target.context_limit:
-            probe.fill(rows)  # the first pass of a shape may set things up
-            points.append((rows, statistics.median(_read(probe, rows) for _ in range(REPEATS))))
-    return Latency.of(points, latency.per_key)
+    counts = [rows for rows in READING_ROWS if rows < target.context_limit or rows == 1]
+    for rows in reversed(counts):
+        probe.fill(rows)  # the first pass of a shape may set things up
+    times: dict[int, list[float]] = {rows: [] for rows in counts}
+    for rows in up_and_down(counts, REPEATS):
+        times[rows].append(_read(probe, rows))
+    medians = {rows: statistics.median(found) for rows, found in times.items()}
+    return Latency.of((medians if len(medians) > 1 else {**medians, 2: medians[1]}).items())
+
+
+def mean_over_median(target: Target) -> float:
+    """Return how much longer passes take on average than in the median, over a few seconds of passes.
+
+    A curve holds medians: what is usual, and what drafts are weighed by. What else runs on a machine makes
+    some passes much longer, and those count when tokens a second are told.
+    """
+    probe = TargetProbe(target)
+    counts = [rows for rows in MEAN_ROWS if rows < target.context_limit or rows == 1]
+    for rows in reversed(counts):
+        probe.time(rows)
+    times: dict[int, list[float]] = {rows: [] for rows in counts}
+    started = time.perf_counter()
+    for turn, rows in enumerate(up_and_down(counts, MOST_ROUNDS)):
+        if turn >= REPEATS * len(counts) and time.perf_counter() - started > MEAN_SECONDS:
+            break
+        times[rows].append(probe.time(rows))
+    usual = sum(len(found) * statistics.median(found) for found in times.values())
+    return max(1.0, sum(map(sum, times.values())) / usual)
 
 
 def _read(probe: TargetProbe, rows: int) -> float:
@@ -46,7 +72,7 @@ def _read(probe: TargetProbe, rows: int) -> float:
 
 
 def read_latency(path: Path) -> Latency:
-    """Return the curve of a JSON file: `rows`, `milliseconds`, `per_key`, or a document's `latency` of these.
+    """Return the curve of a JSON file: the fields of `Latency`, or a document's `latency` of these.
 
     LoadError where there is none, or where it is no rising curve from one row up.
     """
@@ -58,6 +84,7 @@ def read_latency(path: Path) -> Latency:
             tuple(map(int, kept["rows"])),
             tuple(map(float, kept["milliseconds"])),
             float(kept.get("per_key", 0.0)),
+            float(kept.get("per_cached", 0.0)),
         )
     except (AssertionError, KeyError, TypeError, ValueError) as error:
         raise LoadError(
@@ -67,4 +94,5 @@ def read_latency(path: Path) -> Latency:
 
 def scaled(latency: Latency, by: float) -> Latency:
     """Return the curve of a model that takes so many times as long."""
-    return Latency(latency.rows, tuple(by * each for each in latency.milliseconds), by * latency.per_key)
+    times = tuple(by * each for each in latency.milliseconds)
+    return Latency(latency.rows, times, by * latency.per_key, by * latency.per_cached)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from outrider.bench.contestants import BASELINE
-from outrider.bench.failing import PREFIX, FailingDrafter
+from outrider.bench.failing import FailingDrafter
+from outrider.bench.load_names import LoadName, parse_load_name
 from outrider.bench.run import WARM_UP_TOKENS, progress, turned
 from outrider.bench.suites import Prompt, Suite
+from outrider.bench.traces import Trace, TracingDrafter
 from outrider.bench.traffic import Answer, Load, Run, drive
 from outrider.draft_heads import Ready
-from outrider.drafters import DrafterSpec, assemble, draft_model, parse_drafter
+from outrider.drafters import assemble, draft_model
+from outrider.engine.engine import DEFAULT_BUDGET
 from outrider.engine.scheduler import Limits
 from outrider.errors import PromptError, counted
 from outrider.loop.draft.base import Drafter
@@ -31,18 +34,20 @@ class LoadContestant:
 
     name: str
     llm: LLM
-    spec: DrafterSpec
+    parsed: LoadName
     model: LoadedModel | Ready | None
     """The model or the head it drafts with, loaded once."""
     options: Mapping[str, Any]
-    fails: bool
-    """Every guess is spoilt."""
 
-    def fresh(self) -> LLM:
-        """Return the target with a new drafter."""
+    def fresh(self) -> tuple[LLM, TracingDrafter]:
+        """Return the target with a new drafter, and the drafter, which notes what it drafts."""
         target = self.llm.model
-        made: Drafter = assemble(self.spec, target, self.model, self.options)
-        return self.llm.using(drafter=FailingDrafter(made, target.target.vocab_size) if self.fails else made)
+        made: Drafter = assemble(self.parsed.spec, target, self.model, self.options)
+        traced = TracingDrafter(FailingDrafter(made, target.target.vocab_size) if self.parsed.fails else made)
+        nodes = self.parsed.nodes
+        return self.llm.using(
+            drafter=traced, budget=nodes, fill_budget=None if nodes is None else True
+        ), traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,22 @@ class EncodedPrompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """What was noted of a run's drafts."""
+
+    budget: int
+    """Most nodes of one draft."""
+    free: bool
+    """Nodes counted as free."""
+    asks: int
+    answered: int
+    """Asks that brought a draft of one node at least."""
+    seconds: float
+    """Time that all drafts took to make and to learn from."""
+    traces: tuple[Trace, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """One contestant's run of one round under one load."""
 
@@ -62,16 +83,13 @@ class Measured:
     round: int
     prompts: tuple[EncodedPrompt, ...]
     run: Run
+    noted: Noted | None = None
+    """None where nothing was noted."""
 
     @property
     def answers(self) -> list[tuple[EncodedPrompt, Answer]]:
         """Each prompt with its answer."""
         return list(zip(self.prompts, self.run.answers, strict=True))
-
-
-def drafter_of(name: str) -> str:
-    """Return the drafter's own name: "suffix" for "suffix" and for "failing:suffix"."""
-    return name.removeprefix(PREFIX)
 
 
 def load_contestants(
@@ -84,15 +102,17 @@ def load_contestants(
 ) -> list[LoadContestant]:
     """Return plain decoding first, then each drafter once; errors as from `build_drafter`.
 
-    `options`: by the drafter's name without what stands after its colon. "failing:" before a drafter's name
-    spoils its guesses. Models to draft with are loaded in `weights` on `device`.
+    `names`: as `parse_load_name` takes them. `options`: by the drafter's name without what stands after its
+    colon. Models to draft with are loaded in `weights` on `device`, once each.
     """
     found = []
+    models: dict[str | None, LoadedModel | Ready | None] = {}
     for name in dict.fromkeys([BASELINE, *names]):
-        spec = parse_drafter(drafter_of(name))
-        model = draft_model(spec, llm.model, weights=weights, device=device)
-        own = (options or {}).get(spec.name, {})
-        found.append(LoadContestant(name, llm, spec, model, own, name.startswith(PREFIX)))
+        parsed = parse_load_name(name)
+        if parsed.spec.model not in models:
+            models[parsed.spec.model] = draft_model(parsed.spec, llm.model, weights=weights, device=device)
+        own = (options or {}).get(parsed.spec.name, {})
+        found.append(LoadContestant(name, llm, parsed, models[parsed.spec.model], own))
         found[-1].fresh()  # options that are wrong are found before anything runs
     return found
 
@@ -145,25 +165,36 @@ def run_loads(
     limits = Limits(running=running, waiting=10**9)
     measured: list[Measured] = [] if into is None else into
     for contestant in contestants:
-        engine = contestant.fresh().engine(limits)
+        engine = contestant.fresh()[0].engine(limits)
         drive(engine, [prompts[0].tokens], replace(params, max_tokens=WARM_UP_TOKENS), Load(clients=1))
     with progress(notes) as bar:
         task = bar.add_task("", total=repeats * len(loads) * len(contestants))
         for round_ in range(repeats):
             for place, load in enumerate(loads):
                 listed = tuple(load.listed(prompts, count))
-                runs: dict[str, Run] = {}
+                runs: dict[str, Measured] = {}
                 for contestant in turned(contestants, round_ + place):
                     bar.update(task, description=f"{words(load)} · {contestant.name}")
-                    engine = contestant.fresh().engine(limits)
+                    llm, drafter = contestant.fresh()
                     tokens = [prompt.tokens for prompt in listed]
-                    runs[contestant.name] = drive(engine, tokens, params, load, seed=round_)
+                    run = drive(llm.engine(limits), tokens, params, load, seed=round_)
+                    noted = _noted(llm, drafter, run)
+                    runs[contestant.name] = Measured(contestant.name, load, round_, listed, run, noted)
                     bar.advance(task)
-                measured += [
-                    Measured(contestant.name, load, round_, listed, runs[contestant.name])
-                    for contestant in contestants
-                ]
+                measured += [runs[contestant.name] for contestant in contestants]
     return measured
+
+
+def _noted(llm: LLM, drafter: TracingDrafter, run: Run) -> Noted:
+    traces = drafter.traces([answer.result.token_ids for answer in run.answers])
+    return Noted(
+        DEFAULT_BUDGET if llm.budget is None else llm.budget,
+        not llm.weighs_costs,
+        drafter.asks,
+        drafter.answered,
+        drafter.seconds,
+        tuple(traces),
+    )
 
 
 def words(load: Load) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from outrider.bench.contestants import BASELINE
 from outrider.bench.load import Measured
+from outrider.bench.load_told import told_of_drafts
 from outrider.bench.stats import bootstrap_median
 from outrider.bench.suites import Suite
 from outrider.bench.traffic import Load
@@ -104,6 +105,7 @@ def summarize(
         "tokens_per_step": tokens / emitting,
         "nodes_per_step": sum(s.nodes for s in steps) / emitting,
         "undrafted_steps": sum(s.undrafted for s in steps) / emitting,
+        "pass_ms": 1000 * sum(s.target_seconds for s in steps) / sum(s.steps for s in steps),
         "outside_passes": 1 - sum(s.target_seconds for s in steps) / seconds,
         "drafting": sum(s.draft_seconds for s in steps) / seconds,
         "identical_to_plain": sum(a.result.token_ids == plain[p.prompt.id] for p, a in answers)
@@ -112,6 +114,7 @@ def summarize(
         "speed_over_plain": asdict(per_token) if per_token else None,
         "rule": results[0].speculation.rule,
         "guarantee": str(results[0].speculation.guarantee),
+        **told_of_drafts(own),
     }
 
 

@@ -1,104 +1,22 @@
 """A model of the engine under load: its own scheduler and planner, passes timed by a latency curve.
 
-Nothing is run. A step is a pass: who takes part is decided by `share_rows`, what is drafted by `Plan` and
-each sequence's `Breaker`, as in the engine; how long it takes, by the curve; what is kept, by chance.
+Nothing is run. A step is a pass: who takes part is decided by `share_rows`, what is drafted by the engine's
+`Planner`; how long it takes, by the curve; what is kept, by the drafter's traces or by chance.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
-from outrider.bench.traffic import Counts
+from outrider.bench.drafting import Asking, Draft, Drafting
+from outrider.bench.served import Job, Served, Simulated, System
 from outrider.engine.request import Request
 from outrider.engine.scheduler import Limits, share_rows
-from outrider.planner.breaker import Breaker
-from outrider.planner.forecast import Costs, best_length, survival
-from outrider.planner.latency import Latency
-from outrider.planner.plan import Plan, can_pay
-
-
-@dataclass(frozen=True, slots=True)
-class Drafts:
-    """A drafter of chains, as far as the engine's time depends on it."""
-
-    alphas: Sequence[float]
-    """Chance that a token is kept where all before it were, by depth; the last holds for all deeper ones."""
-    budget: int
-    """Most nodes of one sequence."""
-    share: float = 1.0
-    """Chance that it has a guess at all."""
-    model: Latency | None = None
-    """The curve of its model, of which it takes a pass for each depth; None where it needs none."""
-
-
-@dataclass(frozen=True, slots=True)
-class System:
-    """An engine on a machine."""
-
-    latency: Latency
-    limits: Limits
-    drafts: Drafts | None = None
-    """None for plain decoding."""
-    overhead: float = 0.0
-    """Milliseconds of a step outside of passes, for each sequence that emits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A request: tokens of its prompt, and tokens that it is answered with."""
-
-    prompt: int
-    output: int
-
-    def __post_init__(self) -> None:
-        assert self.prompt >= 1
-        assert self.output >= 1
-
-
-@dataclass(slots=True)
-class Served:
-    """A request on its way; times in milliseconds from the start."""
-
-    number: int
-    job: Job
-    arrived: float
-    pending: int
-    cached: int = 0
-    emitted: int = 0
-    first: tuple[float, int] = (0.0, 0)
-    """When the first tokens came, and how many."""
-    last: float = 0.0
-    breaker: Breaker = field(default_factory=Breaker)
-    # What `share_rows` asks of a request besides:
-    most_rows: int = 1
-    priority: int = 0
-
-    @property
-    def sequence(self) -> Served:
-        """Itself: here a request and its sequence are one."""
-        return self
-
-    @property
-    def time_to_first_token(self) -> float:
-        """Milliseconds from arrival to the first tokens."""
-        return self.first[0] - self.arrived
-
-    @property
-    def time_per_token(self) -> float | None:
-        """Milliseconds a token after the first ones; None where there were no others."""
-        later = self.emitted - self.first[1]
-        return (self.last - self.first[0]) / later if later else None
-
-
-@dataclass(slots=True)
-class Simulated(Counts):
-    """All requests of a run in the order of their arrival, and what its steps did."""
-
-    served: list[Served] = field(default_factory=list)
-    milliseconds: float = 0.0
+from outrider.planner.plan import can_pay
+from outrider.planner.planner import Planner
 
 
 def simulate(
@@ -117,6 +35,7 @@ def simulate(
     assert (clients is None) != (arrivals is None), "a load is closed or open"
     chance = random.Random(seed)
     run, live, coming, now = Simulated(), list[Served](), 0, 0.0
+    planner = system.planner()
     while coming < len(jobs) or live:
         while coming < len(jobs):
             if len(live) >= (clients or 0) if arrivals is None else arrivals[coming] > now:
@@ -129,34 +48,49 @@ def simulate(
             assert arrivals is not None
             now = arrivals[coming]
             continue
-        now += _step(system, live[: system.limits.running], run, now, chance)
+        running = live[: system.limits.running]
+        for request in running:
+            request.breaker = request.breaker or planner.breaker()
+        now += _step(system, planner, running, run, now, chance)
         live = [request for request in live if request.emitted < request.job.output]
     run.milliseconds = now
     return run
 
 
 def _step(
-    system: System, running: Sequence[Served], run: Simulated, now: float, chance: random.Random
+    system: System,
+    planner: Planner,
+    running: Sequence[Served],
+    run: Simulated,
+    now: float,
+    chance: random.Random,
 ) -> float:
-    """Advance the running requests by one pass and return its milliseconds."""
+    """Advance the running requests by one pass, as `loop.step` does, and return its milliseconds."""
     given = _rows(running, system.limits)
     ready = [request for request in running if request.pending <= given[request.number]]
     rows = sum(min(request.pending, given[request.number]) for request in running)
-    drafted, prices, drafting = _draft(system, ready, rows - len(ready), chance)
+    drafted = _draft(system.drafter, planner, ready, rows - len(ready), chance)
     keys = sum(min(r.pending, given[r.number]) * r.cached for r in running)
-    keys += sum(nodes * request.cached for request, nodes in zip(ready, drafted, strict=True))
-    took = system.latency.at(rows + sum(drafted), keys) + drafting + system.overhead * len(ready)
+    keys += sum(len(d.right) * request.cached for request, d in zip(ready, drafted.held, strict=True))
+    nodes = sum(len(draft.right) for draft in drafted.held)
+    cached = sum(request.cached for request in running if given[request.number])
+    in_pass = system.milliseconds(len(ready) + nodes, rows - len(ready), keys, cached)
+    took = in_pass + drafted.milliseconds + system.overhead * len(ready)
     for request in running:
         if request.pending > given[request.number]:
             request.cached += given[request.number]
             request.pending -= given[request.number]
     tokens = 0
-    for request, nodes, price in zip(ready, drafted, prices, strict=True):
-        kept = 0 if system.drafts is None else _kept(system.drafts.alphas, nodes, chance)
-        _emit(request, kept, now + took)
-        request.breaker.note(kept, price)
-        tokens += 1 + kept
-    run.add(len(ready), sum(drafted), tokens)
+    for request, draft, price in zip(ready, drafted.held, drafted.prices, strict=True):
+        kept = min(sum(draft.right), request.job.output - request.emitted)
+        emitted = min(1 + kept, request.job.output - request.emitted)
+        _emit(request, emitted, now + took)
+        assert request.breaker is not None, "it runs"
+        planner.note(request.breaker, kept, price)
+        tokens += emitted
+    planner.note_asks(drafted.asks, drafted.milliseconds)
+    run.add(len(ready), nodes, tokens)
+    run.in_passes += in_pass
     return took
 
 
@@ -169,52 +103,64 @@ def _rows(running: Sequence[Served], limits: Limits) -> dict[int, int]:
     return {request.number: given.get(request.number, 1) for request in running}
 
 
+@dataclass(frozen=True, slots=True)
+class _Drafted:
+    """What the sequences of a pass draft, in their order."""
+
+    held: list[Draft]
+    prices: list[float]
+    asks: int = 0
+    milliseconds: float = 0.0
+    """Time that the drafter took."""
+
+
 def _draft(
-    system: System, ready: Sequence[Served], reading: int, chance: random.Random
-) -> tuple[list[int], list[float], float]:
-    """Return the nodes that each sequence drafts, their prices, and the milliseconds of draft passes.
-
-    It goes as in `propose`. Chains of a draft model are as long as pays best for so many sequences; the pass
-    then holds of all chains what pays beside the rest of it.
-    """
-    drafts = system.drafts
-    if drafts is None or not ready:
-        return [0] * len(ready), [0.0] * len(ready), 0.0
-    plan = Plan(system.latency, [request.cached for request in ready], reading)
-    longest = drafts.budget
-    if drafts.model is not None:
-        mean = sum(request.cached for request in ready) // len(ready)
-        costs = Costs(system.latency, drafts.model, mean)
-        longest = best_length(costs, drafts.alphas, len(ready), drafts.budget).length
-    lengths = []
-    for request in ready:
-        most = min(longest, request.job.output - request.emitted - 1)
-        asks = most > 0 and request.breaker.allows() and can_pay(plan.costs(most, context=request.cached))
-        lengths.append(most if asks and chance.random() < drafts.share else 0)
-    held = [len(nodes) for nodes in plan.share([survival(drafts.alphas, length) for length in lengths])]
-    keys = sum(nodes * request.cached for request, nodes in zip(ready, held, strict=True))
-    each = plan.price(sum(held), keys) / sum(held) if any(held) else 0.0
-    prices = [each * nodes for nodes in held]
-    if drafts.model is None:
-        return held, prices, 0.0
-    busy = sum(1 for length in lengths if length)
-    looked = sum(request.cached for request, length in zip(ready, lengths, strict=True) if length)
-    return held, prices, max(lengths) * drafts.model.at(busy, looked)
-
-
-def _kept(alphas: Sequence[float], length: int, chance: random.Random) -> int:
-    """Return how many tokens of a chain are kept."""
-    for depth in range(length):
-        if chance.random() >= alphas[min(depth, len(alphas) - 1)]:
-            return depth
-    return length
+    drafter: Drafting | None,
+    planner: Planner,
+    ready: Sequence[Served],
+    reading: int,
+    chance: random.Random,
+) -> _Drafted:
+    """Draft as `propose` does, for sequences that are ready to emit."""
+    held, prices = [Draft((), ()) for _ in ready], [0.0] * len(ready)
+    if drafter is None or not ready:
+        return _Drafted(held, prices)
+    plan = planner.plan([request.cached for request in ready], reading)
+    price = planner.price_of_ask(plan)
+    asks: dict[int, Asking] = {}
+    for index, request in enumerate(ready):
+        assert request.breaker is not None, "it runs"
+        allowed = request.breaker.allows()
+        nodes = min(planner.budget, request.room - 1)
+        costs = () if plan is None or nodes <= 0 else plan.costs(nodes, context=request.cached)
+        if allowed and nodes > 0 and can_pay(costs, price):
+            asks[index] = Asking(request.number, request.emitted, request.cached, nodes, costs)
+    made, milliseconds = drafter.answer(list(asks.values()), chance) if asks else ([], 0.0)
+    for index, draft in zip(asks, made, strict=True):
+        held[index] = draft
+    if plan is not None:
+        fixed = sum(len(draft.right) for draft in held if draft.chances is None)
+        kept = plan.share([draft.chances or () for draft in held], fixed)
+        held = [
+            draft if draft.chances is None else _part(draft, nodes)
+            for draft, nodes in zip(held, kept, strict=True)
+        ]
+        prices = plan.bill([(len(d.right), r.cached) for d, r in zip(held, ready, strict=True)])
+        prices = [each + price * (index in asks) for index, each in enumerate(prices)]
+    return _Drafted(held, prices, len(asks), milliseconds)
 
 
-def _emit(request: Served, kept: int, now: float) -> None:
+def _part(draft: Draft, nodes: Sequence[int]) -> Draft:
+    """Return a draft of some nodes of another one."""
+    assert draft.chances is not None
+    return Draft([draft.chances[node] for node in nodes], [draft.right[node] for node in nodes])
+
+
+def _emit(request: Served, tokens: int, now: float) -> None:
     """Give a request the tokens of a pass."""
-    request.cached += request.pending + kept
+    request.cached += request.pending + tokens - 1
     request.pending = 1
     if not request.emitted:
-        request.first = now, 1 + kept
-    request.emitted += 1 + kept
+        request.first = now, tokens
+    request.emitted += tokens
     request.last = now

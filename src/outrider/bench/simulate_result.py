@@ -2,50 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from outrider.bench.assumed import Assumed
 from outrider.bench.contestants import BASELINE
-from outrider.bench.simulate import Job, Simulated, System, simulate
+from outrider.bench.served import Job, Simulated, System
+from outrider.bench.simulate import simulate
 from outrider.bench.traffic import Load
+from outrider.engine.scheduler import Limits
 from outrider.planner.forecast import Costs, best_length
+from outrider.planner.latency import Latency
 
-SIMULATION_SCHEMA = {"name": "outrider.simulate", "version": 1}
+SIMULATION_SCHEMA = {"name": "outrider.simulate", "version": 2}
 ALPHAS = (0.3, 0.5, 0.7, 0.8, 0.9)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 PERCENTILES = (50, 90, 99)
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What all runs have in common."""
+
+    latency: Latency
+    """What passes take, and what the planner goes by."""
+    limits: Limits
+    reading: Latency | None = None
+    """What passes take whose rows only read; None: as long as others."""
+    overhead: float | None = None
+    """Milliseconds of a step outside of passes, for each sequence that emits; None: as assumed."""
+
+    stretch: float = 1.0
+    """Mean time of passes over what the curves say, which are medians."""
+
+    def outside(self, assumed: Assumed, load: Load, *, plain: bool) -> float:
+        """Return the overhead under a load, of plain decoding or of the drafter."""
+        return assumed.overhead(load, plain=plain) if self.overhead is None else self.overhead
+
+
 def simulated_rows(
-    drafting: System,
-    plain_overhead: float,
-    name: str,
-    loads: Sequence[Load],
-    lengths: Sequence[Job],
-    *,
-    count: int | None = None,
-    seed: int = 0,
+    machine: Machine, assumed: Assumed, name: str, asked: Mapping[Load, Sequence[Job]], *, seed: int = 0
 ) -> list[dict[str, Any]]:
-    """Return a row for each load of plain decoding, and one of the drafter `name` beside it."""
-    plain = replace(drafting, drafts=None, overhead=plain_overhead)
+    """Return a row for each load of plain decoding, and one of the drafter `name` beside it.
+
+    `asked`: the requests of each load, in the order in which they come.
+    """
     rows = []
-    for load in loads:
-        baseline = _run(load, plain, lengths, count, seed)
-        for drafter, system in ((BASELINE, plain), (name, drafting)):
-            run = baseline if system is plain else _run(load, system, lengths, count, seed)
+    for load, jobs in asked.items():
+        baseline: Simulated | None = None
+        for drafter in (BASELINE, name):
+            plain = drafter == BASELINE
+            system = System(
+                machine.latency,
+                machine.limits,
+                None if plain else assumed.drafter(load),
+                machine.outside(assumed, load, plain=plain),
+                machine.reading,
+                machine.stretch,
+            )
+            run = _run(load, system, jobs, seed)
+            baseline = baseline or run
             ratio = (run.tokens / run.milliseconds) / (baseline.tokens / baseline.milliseconds)
             rows.append({"drafter": drafter, **asdict(load), **_figures(run), "throughput_over_plain": ratio})
     return rows
 
 
-def _run(load: Load, system: System, lengths: Sequence[Job], count: int | None, seed: int) -> Simulated:
-    """Simulate `count` requests, jobs taken in turn (see `Load.listed`)."""
-    jobs = load.listed(lengths, count)
+def assumed_rows(machine: Machine, assumed: Assumed, loads: Iterable[Load]) -> list[dict[str, Any]]:
+    """Return what is assumed of the drafter and of plain decoding under each load."""
+    return [
+        {
+            **asdict(load),
+            **assumed.document(load),
+            "overhead": machine.outside(assumed, load, plain=False),
+            "plain_overhead": machine.outside(assumed, load, plain=True),
+        }
+        for load in loads
+    ]
+
+
+def _run(load: Load, system: System, jobs: Sequence[Job], seed: int) -> Simulated:
     arrivals = load.arrivals(len(jobs), seed)
     moments = None if arrivals is None else [1000 * moment for moment in arrivals]
     return simulate(system, jobs, clients=load.clients, arrivals=moments, seed=seed)
@@ -61,6 +101,7 @@ def _figures(run: Simulated) -> dict[str, Any]:
         "mean_accepted_length": run.tokens / run.rows,
         "nodes_per_step": run.nodes / run.emitting,
         "undrafted_steps": run.undrafted / run.emitting,
+        "pass_ms": run.in_passes / run.steps,
     }
 
 

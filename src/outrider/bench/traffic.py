@@ -107,6 +107,26 @@ class Steps(Counts):
     draft_seconds: float = 0.0
 
 
+@dataclass(slots=True)
+class Depths:
+    """Drafts by depth: how many reached it, how many of these kept all before it, how many kept it too."""
+
+    reached: list[int] = field(default_factory=list)
+    tried: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+
+    def add(self, reached: int, kept: int) -> None:
+        """Add a draft that was `reached` deep, and of which `kept` tokens were kept."""
+        for counts, depth in (
+            (self.reached, reached),
+            (self.tried, min(reached, kept + 1)),
+            (self.kept, kept),
+        ):
+            counts += [0] * (reached - len(counts))
+            for index in range(depth):
+                counts[index] += 1
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """All answers of one run, in the order of its prompts, and its steps."""
@@ -115,6 +135,7 @@ class Run:
     steps: Steps
     seconds: float
     """From the start to the last answer."""
+    depths: Depths = field(default_factory=Depths)
 
     @property
     def tokens_per_second(self) -> float:
@@ -150,7 +171,7 @@ def drive(
     arrivals = load.arrivals(len(prompts), seed)
     answers: list[Answer | None] = [None] * len(prompts)
     live: dict[int, _Open] = {}
-    steps, coming = Steps(), 0
+    steps, depths, coming = Steps(), Depths(), 0
     started = time.perf_counter()
     while coming < len(prompts) or live:
         now = time.perf_counter() - started
@@ -171,9 +192,12 @@ def drive(
         for event in events:
             if event.request.error is not None:
                 raise event.request.error
+            if event.chunk.result is not None:
+                for record in event.request.sequence.steps:
+                    depths.add(record.reached, record.committed.kept)
             _take(event, live, answers, started, after - started)
     seconds = time.perf_counter() - started
-    return Run(tuple(answer for answer in answers if answer is not None), steps, seconds)
+    return Run(tuple(answer for answer in answers if answer is not None), steps, seconds, depths)
 
 
 def _take(

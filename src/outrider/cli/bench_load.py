@@ -7,41 +7,32 @@ from typing import Annotated
 
 import typer
 
-from outrider.cli import options
+from outrider.cli import loads, options
 from outrider.cli.bench_out import check_out, finish, listed_names
 from outrider.cli.interrupts import INTERRUPTED
-from outrider.errors import OptionError
 
 
 def load(
     model: options.Model,
     suite: options.SuiteOption = "own",
     limit: options.Limit = None,
-    concurrency: options.Concurrency = None,
-    rate: options.Rate = None,
+    concurrency: loads.Concurrency = None,
+    rate: loads.Rate = None,
     drafters: Annotated[
         str,
         typer.Option(
             "--drafters",
             metavar="A,B,…",
-            help=f"{options.DRAFTER_HELP} failing:NAME spoils all its guesses. none is always run.",
+            help=f"{options.DRAFTER_HELP} failing:NAME spoils all its guesses, fixed:K:NAME always asks it "
+            "for K tokens, whatever they bring and cost. none is always run.",
         ),
     ] = "none,suffix",
     drafter_option: options.DrafterOptions = None,
-    requests: Annotated[
-        int | None,
-        typer.Option(
-            "--requests",
-            min=1,
-            metavar="N",
-            help="Requests of a run; prompts come again where there are fewer "
-            "(default: all prompts, at least two for each client).",
-        ),
-    ] = None,
+    requests: loads.Requests = None,
     repeats: Annotated[
         int, typer.Option("--repeats", min=1, metavar="N", help="Rounds, each with all loads and drafters.")
     ] = 3,
-    running: options.Running = None,
+    running: loads.Running = None,
     rule: options.Rule = "auto",
     guarantee: options.GuaranteeOption = None,
     allow_lossy: options.AllowLossy = False,
@@ -69,21 +60,16 @@ def load(
 
     All drafters answer the same requests in rounds and are compared with plain decoding.
     """
-    from outrider.bench.failing import PREFIX
+    from outrider.bench.load_names import parse_load_name
     from outrider.bench.plot import KINDS, check_plot, plot_load
-    from outrider.bench.traffic import Load
     from outrider.sampling.params import SamplingParams
 
     names = listed_names(drafters)
-    drafting = [name.removeprefix(PREFIX) for name in names]
+    drafting = [parse_load_name(name).drafter for name in names]
     options.check_names(drafting, rule, guarantee, allow_lossy)
     settings = options.options_by_drafter(drafter_option, drafting)
     params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
-    clients = options.CLIENTS if concurrency is None and rate is None else concurrency or ""
-    loads = [Load(clients=int(count)) for count in _numbers("--concurrency", clients, whole=True)]
-    loads += [Load(rate=each) for each in _numbers("--rate", rate or "", whole=False)]
-    if not loads:
-        raise OptionError("no load is left to measure; name one in --concurrency or --rate")
+    asked = loads.loads_of(concurrency, rate)
     check_out(out)
     if plot is not None:
         check_out(plot, "--plot")
@@ -96,7 +82,6 @@ def load(
     from outrider.bench.table import load_table
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
-    from outrider.engine.scheduler import Limits
 
     prompts = open_suite(suite).limited(limit)
     notes = terminal.console(stderr=True)
@@ -112,18 +97,18 @@ def load(
         fill_budget=fill_budget,
         threads=threads,
     )
-    asked = encoded(llm, prompts, chat=chat, notes=notes)
+    texts = encoded(llm, prompts, chat=chat, notes=notes)
     with notes.status("loading what is compared"):
         contestants = load_contestants(llm, names, settings, weights=weights, device=device)
-    most = running or max([Limits().running, *(load.clients or 0 for load in loads)])
+    most = loads.most_running(running, asked)
     measured: list[Measured] = []
     interrupted = False
     try:
         run_loads(
             contestants,
-            asked,
+            texts,
             params,
-            loads,
+            asked,
             repeats=repeats,
             count=requests,
             running=most,
@@ -140,17 +125,3 @@ def load(
     finish(document, out, as_json, lambda: [load_table(document)])
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-
-
-def _numbers(option: str, text: str, *, whole: bool) -> list[float]:
-    """Return the positive numbers of a list with commas, each once; OptionError for anything else."""
-    found = []
-    for word in listed_names(text):
-        try:
-            number = int(word) if whole else float(word)
-        except ValueError:
-            number = 0
-        if not 0 < number < float("inf"):
-            raise OptionError(f"{option} {text!r}: {word!r} is not a {'whole ' * whole}number above 0")
-        found.append(number)
-    return list(dict.fromkeys(found))

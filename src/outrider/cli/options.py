@@ -106,28 +106,6 @@ SuiteOption = Annotated[
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N prompts of each task.")
 ]
-CLIENTS = "1,2,4,8,16"
-Concurrency = Annotated[
-    str | None,
-    typer.Option(
-        "--concurrency",
-        metavar="N,N,…",
-        help=f"Closed loop: clients that ask again once they are answered ({CLIENTS} without --rate).",
-    ),
-]
-Rate = Annotated[
-    str | None,
-    typer.Option("--rate", metavar="R,R,…", help="Open loop: so many requests a second, at random."),
-]
-Running = Annotated[
-    int | None,
-    typer.Option(
-        "--running",
-        min=1,
-        metavar="N",
-        help="Most requests in one pass (default: the most clients, 16 at least).",
-    ),
-]
 DrafterOptions = Annotated[
     list[str] | None,
     typer.Option(

@@ -9,6 +9,7 @@ import typer
 
 from outrider.cli import options, planning
 from outrider.cli.command import Command
+from outrider.cli.numbers import whole_numbers
 from outrider.errors import CapabilityError, OptionError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def plan(
         drafter=drafter,
         acceptance=planning.acceptance_of(acceptance, source, drafter).acceptance,
         source="given" if source is None else source.name,
-        batches=sorted(set(planning.whole_numbers("--batch", batch))),
+        batches=sorted(set(whole_numbers("--batch", batch))),
         budget=DEFAULT_BUDGET if budget is None else budget,
     )
     check_out(out)

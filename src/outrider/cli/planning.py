@@ -38,11 +38,3 @@ def acceptance_of(written: str | None, source: Path | None, drafter: str) -> Cou
     if source is not None and written is None:
         return counted_in(source, drafter)
     raise OptionError("give one of --acceptance (as in 0.7) and --from (a result of outrider bench run)")
-
-
-def whole_numbers(option: str, text: str) -> list[int]:
-    """Return the whole numbers of a list with commas; OptionError for anything below 1."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() and int(word) for word in words):
-        raise OptionError(f"{option} {text!r}: write whole numbers from 1 up, as in 1,2,4,8")
-    return [int(word) for word in words]

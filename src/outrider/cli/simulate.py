@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from outrider.cli import options, planning
+from outrider.cli import loads, options, planning
 from outrider.cli.command import Command
+from outrider.cli.numbers import number, whole_numbers
 from outrider.errors import OptionError, PromptError
 
 if TYPE_CHECKING:
-    from outrider.bench.simulate import Job
-    from outrider.bench.traffic import Load
+    from outrider.bench.acceptance import Counted
+    from outrider.bench.assumed import Assumed, ByTraces
+    from outrider.bench.load_names import LoadName
+    from outrider.bench.served import Job
+    from outrider.bench.simulate_result import Machine
     from outrider.drafters import DrafterSpec
+    from outrider.engine.scheduler import Limits
     from outrider.models.base import LoadedModel
     from outrider.planner.latency import Latency
 
+MAX_TOKENS = 128
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -33,33 +39,35 @@ def simulate(
     ],
     drafter: options.Drafter = "suffix",
     acceptance: planning.Acceptance = None,
-    source: planning.Source = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RESULT.json",
+            help="Take it from a result of outrider bench run; or, with requests, of outrider bench load.",
+        ),
+    ] = None,
     suite: Annotated[
         str | None,
         typer.Option("--suite", metavar="NAME|FILE", help="Prompts whose lengths are taken (default: own)."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N prompts of each task.")
-    ] = None,
+    limit: options.Limit = None,
     prompt_tokens: Annotated[
         str | None,
         typer.Option(
             "--prompt-tokens", metavar="N,N,…", help="Lengths of prompts, in turn, without a suite."
         ),
     ] = None,
-    max_tokens: options.MaxTokens = 128,
-    concurrency: options.Concurrency = None,
-    rate: options.Rate = None,
-    requests: Annotated[
+    max_tokens: Annotated[
         int | None,
         typer.Option(
-            "--requests",
-            min=1,
-            metavar="N",
-            help="Requests of a run (default: one for each length, at least two for each client).",
+            "--max-tokens", min=1, metavar="N", help=f"Tokens of every answer (default: {MAX_TOKENS})."
         ),
     ] = None,
-    running: options.Running = None,
+    concurrency: loads.Concurrency = None,
+    rate: loads.Rate = None,
+    requests: loads.Requests = None,
+    running: loads.Running = None,
     budget: options.Budget = None,
     overhead: Annotated[
         float | None,
@@ -89,67 +97,67 @@ def simulate(
 
     Its scheduler and planner run, over passes whose times are read off a latency curve.
     """
-    from outrider.bench.simulate import Drafts, System
+    from outrider.bench.assumed import Asked, ByDepth, ByTraces
+    from outrider.bench.load_names import parse_load_name
     from outrider.bench.simulate_result import (
         SIMULATION_SCHEMA,
+        assumed_rows,
         regime_tables,
         regimes,
         simulated_rows,
         simulation_table,
     )
     from outrider.cli.bench_out import check_out, finish
-    from outrider.drafters import check_timed_alone, parse_drafter
+    from outrider.drafters import check_timed_alone
     from outrider.engine.engine import DEFAULT_BUDGET
     from outrider.engine.scheduler import Limits
     from outrider.planner.forecast import Costs
 
-    spec = parse_drafter(drafter)
-    check_timed_alone(spec)
-    told = planning.acceptance_of(acceptance, source, drafter)
-    loads = _loads(concurrency, rate)
-    contexts = sorted(set(planning.whole_numbers("--context", context)))
-    if not 0 < scale < float("inf"):
-        raise OptionError(f"--scale {scale:g}: write a number above 0")
+    parsed = parse_load_name(drafter)
+    check_timed_alone(parsed.spec)
+    if parsed.nodes is not None and budget is not None:
+        raise OptionError(f"--budget: {drafter!r} says how much is drafted; leave one out")
+    known = _known(acceptance, source, parsed, budget)
+    measured = isinstance(known, ByTraces) and suite is None and limit is None and prompt_tokens is None
+    if measured and max_tokens is not None:
+        raise OptionError("answers are as long as in the result; give --max-tokens with --prompt-tokens")
+    wanted = loads.loads_of(concurrency, rate)
+    if isinstance(known, ByTraces) and concurrency is None and rate is None:
+        wanted = known.loads
+    contexts = sorted(whole_numbers("--context", context))
+    number("--scale", str(scale))
     check_out(out)
 
     from outrider.bench.curves import scaled
     from outrider.bench.provenance import provenance
 
-    loaded, latency, draft = _curves(model, spec, weights, device, threads)
-    latency = scaled(latency, scale)
-    lengths = _lengths(loaded, suite, limit, prompt_tokens, max_tokens)
-    most = running or max([Limits().running, *(load.clients or 0 for load in loads)])
+    limits = Limits(running=loads.most_running(running, wanted))
+    loaded, machine, draft = _machine(model, parsed.spec, limits, weights, device, threads)
     nodes = DEFAULT_BUDGET if budget is None else budget
-    alphas = [row[0] for row in told.acceptance]
-    system = System(
-        latency,
-        Limits(running=most),
-        Drafts(alphas, nodes, told.drafted_share, draft),
-        told.overhead if overhead is None else overhead,
-    )
+    if isinstance(known, ByTraces):
+        assumed: Assumed = known
+    else:
+        fixed = parsed.nodes
+        cost = 0.0 if draft is None else draft.at(1) / machine.latency.at(1)
+        assumed = ByDepth(known, nodes if fixed is None else fixed, draft, cost, fixed is not None)
+    lengths = None if measured else _lengths(loaded, suite, limit, prompt_tokens, max_tokens or MAX_TOKENS)
+    jobs = {load: Asked(lengths, requests).jobs(load, assumed) for load in wanted}
+    reading = None if machine.reading is None else scaled(machine.reading, scale)
+    machine = replace(machine, latency=scaled(machine.latency, scale), reading=reading, overhead=overhead)
     document = {
         "schema": SIMULATION_SCHEMA,
-        "results": simulated_rows(
-            system,
-            told.plain_overhead if overhead is None else overhead,
-            drafter,
-            loads,
-            lengths,
-            count=requests,
-            seed=seed,
-        ),
-        "regimes": regimes(Costs(latency, draft), contexts, nodes),
+        "results": simulated_rows(machine, assumed, drafter, jobs, seed=seed),
+        "regimes": regimes(Costs(machine.latency, draft), contexts, nodes),
         "assumed": {
             "source": "given" if source is None else source.name,
-            "alphas": alphas,
-            "drafted_share": told.drafted_share,
-            "overhead": system.overhead,
-            "budget": nodes,
-            "running": most,
+            "by_load": assumed_rows(machine, assumed, jobs),
+            "prompt_tokens": [job.prompt for job in lengths or jobs[wanted[0]]],
+            "tokens": [job.output for job in lengths or jobs[wanted[0]]],
+            "running": limits.running,
             "scale": scale,
-            "prompt_tokens": [job.prompt for job in lengths],
-            "max_tokens": max_tokens,
-            "latency": asdict(latency),
+            "latency": asdict(machine.latency),
+            "reading_latency": asdict(reading or machine.latency),
+            "stretch": machine.stretch,
             "draft_latency": None if draft is None else asdict(draft),
         },
         "provenance": provenance(_described(model, loaded)),
@@ -157,11 +165,27 @@ def simulate(
     finish(document, out, as_json, lambda: [simulation_table(document), *regime_tables(document)])
 
 
-def _curves(
-    name: str, spec: DrafterSpec, weights: str, device: str, threads: int | None
-) -> tuple[LoadedModel | None, Latency, Latency | None]:
-    """Return the model, if it is one, its curve, and that of the draft model."""
-    from outrider.bench.curves import PUBLISHED, read_latency, with_reading
+def _known(
+    acceptance: str | None, source: Path | None, drafter: LoadName, budget: int | None
+) -> ByTraces | Counted:
+    """Return what is known of a drafter: traces of a benchmark under load, or chances by depth."""
+    from outrider.bench.assumed import traces_in
+
+    if acceptance is None and source is not None:
+        traced = traces_in(source, drafter.name, budget)
+        if traced is not None:
+            return traced
+    if drafter.fails:
+        raise OptionError(f"{drafter.name!r} goes with --from a result of outrider bench load that has it")
+    return planning.acceptance_of(acceptance, source, drafter.drafter)
+
+
+def _machine(
+    name: str, spec: DrafterSpec, limits: Limits, weights: str, device: str, threads: int | None
+) -> tuple[LoadedModel | None, Machine, Latency | None]:
+    """Return the model, if it is one, what its passes take, and the curve of the draft model."""
+    from outrider.bench.curves import PUBLISHED, mean_over_median, read_latency, reading_latency
+    from outrider.bench.simulate_result import Machine
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
     from outrider.draft_heads import draft_latency
@@ -171,26 +195,28 @@ def _curves(
     if name in PUBLISHED or name.endswith(".json"):
         if spec.model is not None:
             raise OptionError(f"a draft model is timed beside its target, and {name!r} is only a curve")
-        return None, PUBLISHED[name] if name in PUBLISHED else read_latency(Path(name)), None
+        return None, Machine(PUBLISHED[name] if name in PUBLISHED else read_latency(Path(name)), limits), None
     notes = terminal.console(stderr=True)
     loaded = load_llm(name, notes, weights=weights, device=device, threads=threads).model
     draft = draft_model(spec, loaded, weights=weights, device=device)
     with notes.status("timing passes"):
-        latency = with_reading(loaded.target, measured_latency(loaded).get())
-        return loaded, latency, None if draft is None else draft_latency(draft)
+        target = loaded.target
+        latency, reading = measured_latency(loaded).get(), reading_latency(target)
+        machine = Machine(latency, limits, reading, stretch=mean_over_median(target))
+        return loaded, machine, None if draft is None else draft_latency(draft)
 
 
 def _lengths(
     loaded: LoadedModel | None, suite: str | None, limit: int | None, written: str | None, max_tokens: int
 ) -> list[Job]:
     """Return what is asked for: lengths that were written down, or those of a suite's prompts."""
-    from outrider.bench.simulate import Job
+    from outrider.bench.served import Job
     from outrider.bench.suites import open_suite
 
     if written is not None:
         if suite is not None or limit is not None:
             raise OptionError("give --prompt-tokens or a suite, not both")
-        return [Job(length, max_tokens) for length in planning.whole_numbers("--prompt-tokens", written)]
+        return [Job(length, max_tokens) for length in whole_numbers("--prompt-tokens", written)]
     if loaded is None:
         raise OptionError("a curve has no tokenizer to measure prompts with; give --prompt-tokens")
     tokenizer, room = loaded.tokenizer, loaded.target.context_limit
@@ -203,27 +229,6 @@ def _lengths(
             found.append(Job(len(ids), min(max_tokens, room - len(ids))))
     if not found:
         raise PromptError(f"no prompt of the suite fits into the model's context of {room} tokens")
-    return found
-
-
-def _loads(concurrency: str | None, rate: str | None) -> list[Load]:
-    from outrider.bench.traffic import Load
-    from outrider.cli.bench_out import listed_names
-
-    clients = options.CLIENTS if concurrency is None and rate is None else concurrency
-    counts = [] if clients is None else planning.whole_numbers("--concurrency", clients)
-    return [Load(clients=count) for count in sorted(set(counts))] + [
-        Load(rate=_rate(word)) for word in listed_names(rate or "")
-    ]
-
-
-def _rate(word: str) -> float:
-    try:
-        found = float(word)
-    except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
-        raise OptionError(f"--rate: {word!r} is no number above 0")
     return found
 
 

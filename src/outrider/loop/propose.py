@@ -126,11 +126,9 @@ def _share(plan: Plan, drafts: Many[tuple[Sequence, Proposal]]) -> None:
 
 def _price(plan: Plan, drafts: Many[tuple[Sequence, Proposal]]) -> None:
     """Tell every sequence its part of what the nodes cost."""
-    nodes = sum(len(proposal.tree) for _, proposal in drafts)
-    keys = sum(len(proposal.tree) * sequence.cache.length for sequence, proposal in drafts)
-    each = plan.price(nodes, keys) / nodes if nodes else 0.0
-    for _, proposal in drafts:
-        proposal.price = each * len(proposal.tree)
+    bill = plan.bill([(len(proposal.tree), sequence.cache.length) for sequence, proposal in drafts])
+    for (_, proposal), price in zip(drafts, bill, strict=True):
+        proposal.price = price
 
 
 def _price_of_ask(plan: Plan | None, planner: Planner, sequence: Sequence) -> float:
@@ -139,6 +137,4 @@ def _price_of_ask(plan: Plan | None, planner: Planner, sequence: Sequence) -> fl
     That is a measurement, which differs from run to run. It must not decide what becomes of a text that is
     the same in law only, and by its seed.
     """
-    if plan is None or sequence.rule.guarantee is not Guarantee.SAME_TOKENS:
-        return 0.0
-    return plan.tokens(planner.ask_milliseconds)
+    return planner.price_of_ask(plan) if sequence.rule.guarantee is Guarantee.SAME_TOKENS else 0.0

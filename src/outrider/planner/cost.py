@@ -61,6 +61,16 @@ def settle(probe: Probe, rows: int, seconds: float) -> None:
         probe.time(rows)
 
 
+def up_and_down(items: Sequence[Item], repeats: int) -> Iterator[Item]:
+    """Yield every item once a round, `repeats` rounds, each the other way round than the one before.
+
+    For counts of rows, rising: a pass over few rows then comes after passes over few, as it does where text
+    is generated. Weights that a large cache still holds are read faster, and a long pass drives them out.
+    """
+    for turn in range(repeats):
+        yield from items if turn % 2 == 0 else reversed(items)
+
+
 def _turned(items: Sequence[Item], turn: int) -> list[Item]:
     start = turn % len(items)
     return [*items[start:], *items[:start]]

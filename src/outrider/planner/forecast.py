@@ -52,11 +52,11 @@ class Costs:
     def verify(self, batch: int, nodes: float) -> float:
         """Return the milliseconds of a target pass that checks `nodes` drafted tokens of each sequence."""
         rows = batch * (1 + nodes)
-        return self.target.at(rows, rows * self.context)
+        return self.target.at(rows, rows * self.context, batch * self.context)
 
     def drafting(self, batch: int) -> float:
         """Return the milliseconds of one draft pass: a row for each sequence."""
-        return 0.0 if self.draft is None else self.draft.at(batch, batch * self.context)
+        return 0.0 if self.draft is None else self.draft.at(batch, batch * self.context, batch * self.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +171,6 @@ def bounds(
     for count in rows:
         operations = 2 * work.weights * count
         compute = None if rate is None else operations / rate
-        measured = costs.target.at(count, count * costs.context)
+        measured = costs.target.at(count, count * costs.context, costs.context)
         found.append(Bound(count, size, operations, size / bandwidth, compute, measured))
     return found

@@ -12,13 +12,15 @@ from itertools import accumulate
 class Latency:
     """A measured latency curve: a pass over `rows[i]` rows takes `milliseconds[i]`, over a short text.
 
-    `rows` rise and begin at 1; `milliseconds` never fall. `per_key` is what one more cached token costs one
-    row, in milliseconds.
+    `rows` rise and begin at 1; `milliseconds` never fall. A cached token costs `per_cached` milliseconds once
+    a pass, since it is read from memory for all rows of its sequence together, and `per_key` for each row
+    that looks at it.
     """
 
     rows: tuple[int, ...]
     milliseconds: tuple[float, ...]
     per_key: float = 0.0
+    per_cached: float = 0.0
 
     def __post_init__(self) -> None:
         assert len(self.rows) == len(self.milliseconds) >= 2
@@ -27,9 +29,12 @@ class Latency:
         assert self.milliseconds[0] > 0
         assert list(self.milliseconds) == sorted(self.milliseconds)
         assert self.per_key >= 0
+        assert self.per_cached >= 0
 
     @classmethod
-    def of(cls, points: Iterable[tuple[int, float]], per_key: float = 0.0) -> Latency:
+    def of(
+        cls, points: Iterable[tuple[int, float]], per_key: float = 0.0, per_cached: float = 0.0
+    ) -> Latency:
         """Return the curve through measured (rows, milliseconds).
 
         More rows are never less work, so where times fall they are noise and get their mean: the curve is
@@ -45,21 +50,25 @@ class Latency:
             pools.append((total, count))
         means = [total / count for total, count in pools for _ in range(count)]
         # A mean may round below an equal one before it.
-        return cls(rows, tuple(accumulate(means, max)), max(per_key, 0.0))
+        return cls(rows, tuple(accumulate(means, max)), max(per_key, 0.0), max(per_cached, 0.0))
 
-    def at(self, rows: float, keys: float = 0.0) -> float:
+    def at(self, rows: float, keys: float = 0.0, cached: float = 0.0) -> float:
         """Return the milliseconds of a pass, linear between measured counts and past the last one.
 
-        `keys`: cached tokens that its rows look back at, summed over the rows. No rows take no time.
+        `keys`: cached tokens that its rows look back at, summed over the rows; `cached`: summed over the
+        sequences. No rows take no time.
         """
         if rows <= 0:
             return 0.0
         high = min(max(bisect_left(self.rows, rows), 1), len(self.rows) - 1)
         left, right = self.rows[high - 1], self.rows[high]
         share = (rows - left) / (right - left)
-        return (
-            self.milliseconds[high - 1] * (1 - share) + self.milliseconds[high] * share + self.per_key * keys
-        )
+        time = self.milliseconds[high - 1] * (1 - share) + self.milliseconds[high] * share
+        return time + self.looking(keys, cached)
+
+    def looking(self, keys: float, cached: float) -> float:
+        """Return the milliseconds that looking back takes; what it looks at is described at `at`."""
+        return self.per_key * keys + self.per_cached * cached
 
     def costs(self, budget: int) -> tuple[float, ...]:
         """Return the time of one sequence's pass with n draft nodes over one with none, n = 0 … budget.

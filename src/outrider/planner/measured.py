@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -16,9 +17,9 @@ from outrider.planner.latency import Latency
 from outrider.planner.probe import TargetProbe
 
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-CONTEXT = 64
-FAR_CONTEXT, FAR_ROWS = 1024, 8
-"""Where the cost of looking far back is measured, unless reading so much takes long."""
+CONTEXT = 16
+FAR_CONTEXT, FAR_ROWS, FAR_ROUNDS = 1024, 8, 9
+"""Where the cost of looking far back is measured, unless reading so much takes long, and how often."""
 NEAREST_FAR_CONTEXT = 256
 FAR_SECONDS = 3.0
 """Most seconds for reading up to there, where that is more than the nearest."""
@@ -35,11 +36,11 @@ CHECKED = (1, 8)
 """Counts of rows that are timed again when a curve was kept."""
 BUSY = 0.8
 """A kept curve was measured on a busy machine where one of these takes less than this share of its time."""
-_VERSION = 4
+_VERSION = 5
 
 
 def measure_latency(target: Target) -> Latency:
-    """Time passes of 1 to 64 rows on top of up to 64 cached tokens, and a few on top of 1024.
+    """Time passes of 1 to 64 rows on top of up to 16 cached tokens, and a few on top of 1024.
 
     A processor is slower for a while after a long pass (its clock falls under load), and a decoder mostly
     runs passes of a few rows one after another. So each count is timed when passes of its own have gone
@@ -50,7 +51,7 @@ def measure_latency(target: Target) -> Latency:
     probe = TargetProbe(target)
     rows = [count for count in ROWS if count <= target.context_limit] or [1]
     probe.fill(max(0, min(CONTEXT, target.context_limit - max(rows))))
-    for count in rows:
+    for count in reversed(rows):
         probe.time(count)  # the first pass of a shape may set things up
     times: dict[int, list[float]] = {count: [] for count in rows}
     few = [count for count in rows if count <= FEW_ROWS]
@@ -66,21 +67,30 @@ def measure_latency(target: Target) -> Latency:
     usual = {count: _usual(found) for count, found in times.items()}
     if len(usual) == 1:  # a context of one token leaves nothing to draft
         usual[2] = usual[1]
-    return Latency.of(usual.items(), _per_key(target, usual))
+    most = max(usual)
+    affordable = int(most * 1000 * FAR_SECONDS / usual[most])
+    far = min(FAR_CONTEXT, max(NEAREST_FAR_CONTEXT, affordable))
+    return Latency.of(usual.items(), *_looking(target, probe, far))
 
 
-def _per_key(target: Target, near: Mapping[int, float]) -> float:
-    """Return the milliseconds that one more cached token costs a row; 0 where the context is short."""
+def _looking(target: Target, near: TargetProbe, context: int) -> tuple[float, float]:
+    """Return what one more cached token costs each row, and what it costs a pass once, in milliseconds.
+
+    Both are 0 where the context is short. Passes far from and near to the beginning of a text take turns: the
+    difference is small, and a machine that has become slower or faster in between would bend it. `near` holds
+    `CONTEXT` tokens, and the far ones get `context`.
+    """
     if target.context_limit < FAR_CONTEXT + FAR_ROWS:
-        return 0.0
-    most = max(near)
-    affordable = int(most * 1000 * FAR_SECONDS / near[most])
-    context = min(FAR_CONTEXT, max(NEAREST_FAR_CONTEXT, affordable))
-    probe = TargetProbe(target)
-    probe.fill(context)
-    settle(probe, FAR_ROWS, SETTLING_LONG)
-    far = 1000 * _usual([probe.time(FAR_ROWS) for _ in range(2 + FEWEST_ROUNDS)])
-    return (far - near[FAR_ROWS]) / (FAR_ROWS * (context - CONTEXT))
+        return 0.0, 0.0
+    far = TargetProbe(target)
+    far.fill(context)
+    settle(far, FAR_ROWS, SETTLING_LONG)
+    longer: dict[int, list[float]] = {1: [], FAR_ROWS: []}
+    for rows in in_turns([[*longer]], FAR_ROUNDS):
+        longer[rows].append(1000 * (far.time(rows) - near.time(rows)) / (context - CONTEXT))
+    one, several = (max(0.0, statistics.median(found)) for found in longer.values())
+    per_key = max(0.0, (several - one) / (FAR_ROWS - 1))
+    return per_key, max(0.0, several - FAR_ROWS * per_key)
 
 
 def _usual(times: Sequence[float]) -> float:
@@ -135,7 +145,7 @@ def _read(path: Path | None) -> Latency | None:
         return None
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AssertionError):
         kept = json.loads(path.read_text(encoding="utf-8"))
-        return Latency(tuple(kept["rows"]), tuple(kept["milliseconds"]), kept["per_key"])
+        return Latency(tuple(kept["rows"]), tuple(kept["milliseconds"]), kept["per_key"], kept["per_cached"])
     return None
 
 

@@ -25,7 +25,7 @@ class Plan:
         self._latency = latency
         self._contexts = contexts
         self._rows = reading + len(contexts)
-        self._rate = len(contexts) / latency.at(len(contexts), sum(contexts))
+        self._rate = len(contexts) / latency.at(len(contexts), sum(contexts), sum(contexts))
         self._per_key = latency.per_key * self._rate
         self._prices = [0.0]
 
@@ -48,6 +48,15 @@ class Plan:
     def tokens(self, milliseconds: float) -> float:
         """Return the tokens that all sequences could have had in this time."""
         return milliseconds * self._rate
+
+    def bill(self, drafts: Sequence[tuple[int, int]]) -> list[float]:
+        """Return each draft's part of what the nodes of all of them cost, in tokens.
+
+        `drafts`: the nodes of each that the pass holds, and the cached tokens of its sequence.
+        """
+        nodes = sum(held for held, _ in drafts)
+        each = self.price(nodes, sum(held * cached for held, cached in drafts)) / nodes if nodes else 0.0
+        return [each * held for held, _ in drafts]
 
     def share(self, chances: Sequence[Sequence[float]], fixed: int = 0) -> list[list[int]]:
         """Return which nodes of each sequence the pass holds, in rising order.

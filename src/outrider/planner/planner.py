@@ -45,6 +45,10 @@ class Planner:
         """Return the plan of a pass (see `Plan`); None where nodes are free, or nobody drafts."""
         return Plan(self._latency, contexts, reading) if self._latency and contexts else None
 
+    def price_of_ask(self, plan: Plan | None) -> float:
+        """Return what it costs in a pass to make one draft, in tokens; 0 where nodes are free."""
+        return 0.0 if plan is None else plan.tokens(self._milliseconds)
+
     def note_asks(self, asks: int, milliseconds: float) -> None:
         """Note how long the drafter took for the asks of one step."""
         if asks == 0:
