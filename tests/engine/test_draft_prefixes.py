@@ -144,6 +144,17 @@ def test_what_target_and_draft_model_cannot_hold_together_is_refused_with_both_s
     Engine(toy_model(target), short, drafter_name="x", limits=limits, budget=2).submit([1, 2, 3], params)
 
 
+def test_what_a_drafter_s_caches_hold_is_counted_while_a_request_runs(decoder_class: type) -> None:
+    model = loaded(decoder_class)
+    drafter = drafter_of("lm", model, loaded(decoder_class, seed=1))
+    engine = Engine(model, drafter, drafter_name="lm", budget=5)
+    request = engine.submit(TEXT, PARAMS)
+    engine.step()
+    [held] = request.drafts
+    assert held.cache.length >= len(TEXT)
+    assert engine._running._own_bytes([request]) == request.sequence.cache.nbytes + held.cache.nbytes
+
+
 def test_requests_that_fit_without_their_drafters_caches_but_not_with_them_take_turns(
     decoder_class: type,
 ) -> None:

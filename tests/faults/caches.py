@@ -215,7 +215,7 @@ FAULTS: list[Fault] = [
         "drafts: list[tuple[Cache, Lease | None]] = [(draft.cache, draft.lease) for draft in request.drafts]",
         "drafts: list[tuple[Cache, Lease | None]] = []",
         test="engine/test_draft_prefixes.py::"
-        "test_requests_that_fit_without_their_drafters_caches_but_not_with_them_take_turns[pytorch]",
+        "test_what_a_drafter_s_caches_hold_is_counted_while_a_request_runs[pytorch]",
     ),
     fault(
         "rows of a draft without some layers stay in the target's cache",
