@@ -9,7 +9,8 @@ OutriderError
 │   └── CapabilityError   these parts cannot work together (rule, drafter, model)
 ├── LoadError             weights, config or tokenizer cannot be read (exit code 1)
 │   ├── UnsupportedModelError  an architecture or format that outrider does not run
-│   └── VocabularyError   draft and target do not speak the same tokens
+│   ├── VocabularyError   draft and target do not speak the same tokens
+│   └── HeadError         a drafting head that is damaged, contradicts itself or fits another target
 ├── OverloadedError       too many requests wait already; try again later (exit code 1)
 └── NumericsError         the model produced NaN or infinite logits (exit code 1)
 """
@@ -95,6 +96,10 @@ class UnsupportedModelError(LoadError):
 
 class VocabularyError(LoadError):
     """Draft and target do not speak the same tokens."""
+
+
+class HeadError(LoadError):
+    """A drafting head that is damaged, contradicts itself or was made for another target."""
 
 
 class NumericsError(OutriderError):
