@@ -52,7 +52,7 @@ def write_data(
     """Write texts into a store until it holds `count`, or every prompt was answered; return it, closed.
 
     Without `prompts` the target writes its own, and `count` must be given. A store that is there is
-    continued; its texts are then the same as if it had never stopped. OptionError where it was begun with other options.
+    continued; its texts are then the same as if it had never stopped. OptionError where other options began it.
     """
     if prompts is None and count is None:
         raise OptionError("without prompts the target writes its own; say how many (count)")
