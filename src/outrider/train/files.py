@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -45,14 +44,6 @@ def flushed(file: BinaryIO) -> None:
     """Have the disk hold what was written to an open file."""
     file.flush()
     os.fsync(file.fileno())
-
-
-@contextmanager
-def appending(path: Path, keep: int) -> Iterator[BinaryIO]:
-    """Open a file to append to after its first `keep` bytes; what came after them is cut off."""
-    with open(path, "ab") as file:
-        file.truncate(min(keep, path.stat().st_size))
-        yield file
 
 
 def _last(directory: Path) -> None:

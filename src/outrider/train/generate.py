@@ -52,7 +52,7 @@ def write_data(
     """Write texts into a store until it holds `count`, or every prompt was answered; return it, closed.
 
     Without `prompts` the target writes its own, and `count` must be given. A store that is there is
-    continued; its texts are then the same as if it had never stopped. OptionError where other options began it.
+    continued; its texts are then the same as if it had never stopped. OptionError where others began it.
     """
     if prompts is None and count is None:
         raise OptionError("without prompts the target writes its own; say how many (count)")
@@ -204,7 +204,7 @@ def _tokens(model: LoadedModel) -> str:
 
 
 def _continued(directory: Path, about: dict[str, Any]) -> Store:
-    """Open a store to go on with; OptionError where other options began it."""
+    """Open a store to go on with; OptionError where others began it."""
     store = Store(directory, writable=True)
     for part, now in about.items():
         then = store.header.get(part)
