@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from outrider.heads.eagle import EagleConfig, EagleHead
 from outrider.heads.eagle3 import Eagle3Config, Eagle3Head
 from outrider.heads.layer import LayerConfig
+from outrider.heads.medusa import MedusaConfig, MedusaHeads
 
 Head = TypeVar("Head", bound=nn.Module)
 
@@ -56,3 +58,24 @@ def eagle3_head(config: Eagle3Config | None = None, seed: int = 0, **options: An
     config = config or eagle3_config(**options)
     ids = some_ids(config.draft_vocab_size, config.vocab_size, seed)
     return shaken(Eagle3Head(config, ids), seed)
+
+
+def eagle_config(*, layer: LayerConfig | None = None, **options: Any) -> EagleConfig:
+    return EagleConfig(layer=layer or layer_config(), **{"vocab_size": 30, **options})
+
+
+def eagle_head(config: EagleConfig | None = None, seed: int = 0, **options: Any) -> EagleHead:
+    return shaken(EagleHead(config or eagle_config(**options)), seed)
+
+
+def medusa_config(**options: Any) -> MedusaConfig:
+    return MedusaConfig(**{"hidden_size": 12, "vocab_size": 30, "heads": 3, **options})
+
+
+def medusa_heads(config: MedusaConfig | None = None, seed: int = 0, **options: Any) -> MedusaHeads:
+    """Return Medusa heads; a draft vocabulary stands in no order."""
+    config = config or medusa_config(**options)
+    ids = None
+    if config.draft_vocab_size is not None:
+        ids = some_ids(config.draft_vocab_size, config.vocab_size, seed).flip(0)
+    return shaken(MedusaHeads(config, ids), seed)

@@ -110,3 +110,19 @@ SUITES = Table(
         "own": "outrider.bench.suites:OWN",
     },
 )
+
+# In the order in which files are looked at; the first that recognises them reads them.
+HEAD_SPELLINGS = Table(
+    "spelling",
+    "head_spellings",
+    {
+        "speculators": "outrider.heads.formats.speculators:SPECULATORS",
+        "medusa-pt": "outrider.heads.formats.medusa_plain:MEDUSA_PT",
+        "medusa": "outrider.heads.formats.medusa_plain:MEDUSA_SAFE",
+        "medusa-vllm": "outrider.heads.formats.medusa_vllm:MEDUSA_VLLM",
+        "specforge": "outrider.heads.formats.specforge:SPECFORGE",
+        "sglang": "outrider.heads.formats.sglang:SGLANG",
+        "eagle-vllm": "outrider.heads.formats.eagle_vllm:EAGLE_VLLM",
+        "eagle": "outrider.heads.formats.eagle_plain:EAGLE",
+    },
+)

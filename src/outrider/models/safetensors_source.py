@@ -54,9 +54,14 @@ class SafetensorsSource:
         """Return the shape of a tensor without reading it."""
         return tuple(self._where[name].get_slice(name).get_shape())
 
+    def raw(self, name: str) -> Tensor:
+        """Return a tensor in the type it has in the file."""
+        tensor: Tensor = self._where[name].get_tensor(name)
+        return tensor
+
     def get(self, name: str) -> Tensor:
         """Return a tensor in float32; UnsupportedModelError where it is quantised."""
-        tensor: Tensor = self._where[name].get_tensor(name)
+        tensor = self.raw(name)
         if tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
             raise UnsupportedModelError(
                 f"{self.description}: tensor {name!r} has the type {tensor.dtype}; "

@@ -1,0 +1,1 @@
+"""The files that heads are exchanged in, one spelling a file."""
