@@ -1,0 +1,48 @@
+"""Tiny runs of each kind of training, for tests of what all of them promise."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from outrider.llm import LLM
+from outrider.models.checkpoint import open_checkpoint
+from outrider.train.distill import Distill
+from outrider.train.eagle3 import Eagle3Training
+from outrider.train.generate import open_data
+from outrider.train.head_files import export_head
+from outrider.train.head_of import HeadShape, fresh_head
+from outrider.train.own_texts import OwnTexts
+from outrider.train.recipe import Recipe
+from outrider.train.student import Student, choose_layers
+from outrider.train.task import Task
+from outrider.train.teacher import Teacher
+from outrider.train.texts import Texts, parted
+
+KINDS = ("distill", "on-policy", "eagle3")
+QUICK = Recipe(batch=4, length=48, warmup=3, epochs=3, lr=2e-3, judge_every=5, save_seconds=1000)
+
+
+def texts_of(llm: LLM, data: Path) -> Texts:
+    return parted(open_data(data, llm.model), length=QUICK.length, held=3, seed=0)
+
+
+def make(kind: str, llm: LLM, target: Path, texts: Texts) -> Task:
+    checkpoint = open_checkpoint(str(target))
+    plain = contextlib.nullcontext
+    if kind == "eagle3":
+        ends = llm.model.tokenizer.eos_ids
+        head, embedding = fresh_head(checkpoint, HeadShape(200), texts.learned, ends, seed=0)
+        captured = head.config.layers_of(checkpoint.config.layers)
+        teacher = Teacher(llm.model, top=24, captured=captured, most_bytes=10**6)
+
+        def export(head: object, directory: Path) -> None:
+            export_head(head, directory, "specforge", target="tiny", architecture="LlamaForCausalLM")  # type: ignore[arg-type]
+
+        return Eagle3Training(head, teacher, embedding, steps=3, export=export, precision=plain)
+    student = Student(checkpoint, choose_layers("3", checkpoint.config.layers))
+    own = None
+    if kind == "on-policy":
+        own = OwnTexts(llm.model, texts.learned, share=0.5, count=3, every=4)
+    teacher = Teacher(llm.model, top=24, most_bytes=10**6)
+    return Distill(student, teacher, llm.model, own=own, precision=plain)
