@@ -39,9 +39,12 @@ def eagle3_config(*, layer: LayerConfig | None = None, **options: Any) -> Eagle3
 
 
 def some_ids(count: int, vocab_size: int, seed: int = 0) -> Tensor:
-    """Return rising target ids, at random."""
+    """Return rising target ids, at random, but never the first tokens alone, whose map would look lost."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randperm(vocab_size, generator=generator)[:count].sort().values
+    ids = torch.randperm(vocab_size, generator=generator)[:count].sort().values
+    if count < vocab_size and int(ids[-1]) < count:
+        ids[-1] = vocab_size - 1
+    return ids
 
 
 def shaken(head: Head, seed: int = 0) -> Head:

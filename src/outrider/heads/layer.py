@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ class LayerConfig:
         if not all(map(math.isfinite, frequencies)):
             raise HeadError("the rotary parameters give frequencies that are not finite")
 
-    @property
+    @cached_property
     def rope(self) -> RopeConfig:
         """The rotary frequencies, scaling worked in."""
         parameters = {**(self.rope_scaling or {}), "rope_theta": self.rope_theta}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from outrider.errors import HeadError
 from outrider.heads.eagle3 import Eagle3Config, Eagle3Head
 from outrider.heads.formats.spelling import HeadFiles
 from outrider.heads.formats.tensors import filled, spelled
@@ -20,10 +21,19 @@ def load_eagle3(files: HeadFiles, config: Eagle3Config, layer: str) -> Eagle3Hea
 
 
 def eagle3_tensors(head: Eagle3Head, layer: str) -> dict[str, Tensor]:
-    """Return a head's tensors under the names of a file, the map of its vocabulary among them."""
+    """Return a head's tensors under the names of a file, the map of its vocabulary among them.
+
+    HeadError for a draft vocabulary of the target's first tokens, whose map cannot be told from a lost one.
+    """
+    d2t = offsets_of(head.target_ids)
+    if head.config.draft_vocab_size < head.config.vocab_size and not bool(d2t.any()):
+        raise HeadError(
+            f"the head drafts the target's first {len(d2t)} tokens, so d2t would be all zeros, which readers "
+            "take for a map that was lost; choose the draft vocabulary by how frequent tokens are"
+        )
     return {
         **spelled(head, names_of(head.config, layer)),
-        D2T: offsets_of(head.target_ids),
+        D2T: d2t,
         T2D: mask_of(head.target_ids, head.config.vocab_size),
     }
 

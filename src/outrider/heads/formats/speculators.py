@@ -20,7 +20,7 @@ LAYER = "layers.0."
 VERSION = "0.5.0"
 """Of the schema that is written."""
 _LAYERS = "eagle_aux_hidden_state_layer_ids"
-_DEFAULTS: dict[str, Mapping[str, Any]] = {
+DEFAULTS: dict[str, Mapping[str, Any]] = {
     "llama": {
         "vocab_size": 32000,
         "hidden_size": 4096,
@@ -51,12 +51,12 @@ def _load(files: HeadFiles) -> Eagle3Head:
     settings.refuse("speculators_model_type", "of the speculators' kinds only eagle3 is supported", "eagle3")
     inner = settings.table("transformer_layer_config")
     family = inner.text("model_type", "llama")
-    if family not in _DEFAULTS:
+    if family not in DEFAULTS:
         raise UnsupportedModelError(
             f"{files.directory}: a layer of the family {family!r} is not supported, only "
-            f"{' and '.join(_DEFAULTS)} are"
+            f"{' and '.join(DEFAULTS)} are"
         )
-    layer = read_layer(inner, defaults=_DEFAULTS[family], qk_norm=family == "qwen3")
+    layer = read_layer(inner, defaults=DEFAULTS[family], qk_norm=family == "qwen3")
     if not settings.has("norm_before_residual"):
         raise settings.error(
             "norm_before_residual is missing. speculators takes that for false and vLLM for true, so the "
@@ -64,7 +64,7 @@ def _load(files: HeadFiles) -> Eagle3Head:
         )
     config = Eagle3Config(
         layer=layer,
-        vocab_size=inner.whole("vocab_size", _DEFAULTS[family]["vocab_size"]),
+        vocab_size=inner.whole("vocab_size", DEFAULTS[family]["vocab_size"]),
         draft_vocab_size=settings.whole("draft_vocab_size", 32000),
         target_hidden_size=settings.whole("target_hidden_size", layer.hidden_size),
         feature_layers=_outputs(settings),
