@@ -42,10 +42,14 @@ class Distill:
         own: OwnTexts | None = None,
         precision: Callable[[], AbstractContextManager[Any]],
     ) -> None:
-        self.module = student
         self._student, self._teacher, self._model = student, teacher, model
         self._loss, self._own, self._precision = LOSSES[loss], own, precision
         self._step = 0
+
+    @property
+    def module(self) -> Student:
+        """The student."""
+        return self._student
 
     def begin_step(self, step: int) -> None:
         """Have the student write texts anew where that is due."""

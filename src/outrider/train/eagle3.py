@@ -58,13 +58,17 @@ class Eagle3Training:
         export: Callable[[Eagle3Head, Path], None],
         precision: Callable[[], AbstractContextManager[Any]],
     ) -> None:
-        self.module = head
         self._head, self._teacher, self._embedding = head, teacher, embedding
         self._steps, self._decay = steps, decay
         self._export, self._precision = export, precision
         ids = head.target_ids
         self._draft_ids = torch.full((head.config.vocab_size,), -1, device=ids.device)
         self._draft_ids[ids] = torch.arange(len(ids), device=ids.device)
+
+    @property
+    def module(self) -> Eagle3Head:
+        """The head."""
+        return self._head
 
     def begin_step(self, step: int) -> None:
         """Do nothing: all is there."""

@@ -37,6 +37,8 @@ class Written:
     """Written by the target in this run."""
     seconds: float
     """Of this run."""
+    begun_with: int
+    """Texts that were there before."""
 
 
 def write_data(
@@ -97,7 +99,7 @@ class _Writer:
         self._model, self._store, self._writing = llm.model, store, writing
         self._prompts, self._report = prompts, report
         self._most = None if prompts is None else len(prompts.conversations)
-        self._kept = len(store.examples)
+        self._kept = self._begun_with = len(store.examples)
         self._wanted = self._most if count is None else count
         self._engine = llm.engine(Limits(running=running, waiting=10**9))
         self._window = AHEAD * running
@@ -180,7 +182,9 @@ class _Writer:
 
     def _written(self) -> Written:
         assert self._wanted is not None
-        return Written(self._kept, self._wanted, self._tokens, time.monotonic() - self._begun)
+        return Written(
+            self._kept, self._wanted, self._tokens, time.monotonic() - self._begun, self._begun_with
+        )
 
 
 def _about(model: LoadedModel, writing: Writing, prompts: PromptFile | None) -> dict[str, Any]:

@@ -28,6 +28,15 @@ class HeadShape:
     feature_layers: tuple[int, ...] | None = None
     """Layers whose outputs are fused; None for the usual three."""
 
+    def layers_of(self, count: int) -> tuple[int, ...]:
+        """Return the layers to fuse of a target of so many; OptionError where it has not all of them."""
+        layers = self.feature_layers or default_feature_layers(count)
+        if list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] < count:
+            raise OptionError(
+                f"feature layers {','.join(map(str, layers))}: name layers from 0 to {count - 1}, rising"
+            )
+        return layers
+
 
 def draft_vocabulary(texts: Sequence[Example], size: int, vocab_size: int, always: frozenset[int]) -> Tensor:
     """Return the `size` tokens that were written most often, rising, int64 (FR-Spec, arXiv 2502.14856).
@@ -49,17 +58,13 @@ def draft_vocabulary(texts: Sequence[Example], size: int, vocab_size: int, alway
 def fresh_head(
     checkpoint: Checkpoint, shape: HeadShape, texts: Sequence[Example], ends: frozenset[int], *, seed: int
 ) -> tuple[Eagle3Head, Tensor]:
-    """Return a head to train and the target's embedding `[V, H]` fp16.
+    """Return a head to train and the target's embedding `[V, H]`.
 
     The head's output matrix, and the norm before it, begin as the target's; its fusion begins as the last of
     the features; the rest is random by `seed`. OptionError for feature layers that the target has not.
     """
     config = checkpoint.config
-    layers = shape.feature_layers or default_feature_layers(config.layers)
-    if list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] < config.layers:
-        raise OptionError(
-            f"feature layers {','.join(map(str, layers))}: name layers from 0 to {config.layers - 1}, rising"
-        )
+    layers = shape.layers_of(config.layers)
     size = min(shape.draft_vocab, config.vocab_size)
     head_config = Eagle3Config(
         LayerConfig(
@@ -89,7 +94,7 @@ def fresh_head(
         width = config.hidden_size
         head.fusion.weight.mul_(0.1)
         head.fusion.weight[:, -width:] += torch.eye(width)
-    return head, embedding.half()
+    return head, embedding
 
 
 def _rope(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class _Training:
                 self._judge()
             self._save()
         self._task.export(self._run.out)
-        return Outcome(reason, self._step, self._judgement)
+        return Outcome(reason, self._step, self._seconds, self._judgement)
 
     @property
     def _is_over(self) -> bool:

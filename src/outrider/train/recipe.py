@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from outrider.errors import OptionError
 from outrider.sampling import checks
@@ -56,6 +57,12 @@ class Recipe:
         checks.whole("seed", self.seed, "a whole number >= 0", 0)
         if self.precision not in ("fp32", "bf16"):
             raise OptionError(f"precision={self.precision!r} is not allowed; use fp32 or bf16")
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What may not change while a run goes on; the rest is how fast and how long."""
+        names = ("warmup", "batch", "length", "held", "decay", "betas", "precision", "seed")
+        return {name: getattr(self, name) for name in names}
 
     def rate(self, step: int, steps: int | None) -> float:
         """Return the learning rate of a step, counted from 0; `steps` is None while nobody knows how many."""

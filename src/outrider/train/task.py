@@ -34,8 +34,10 @@ class Judgement:
 class Task(Protocol):
     """What is trained."""
 
-    module: nn.Module
-    """Its parameters that ask for a gradient are learned, and all of it is saved."""
+    @property
+    def module(self) -> nn.Module:
+        """What is saved, all of it; those of its parameters that ask for a gradient are learned."""
+        ...
 
     def begin_step(self, step: int) -> None:
         """Get ready for a step, where something is due before it."""
@@ -84,4 +86,6 @@ class Outcome:
 
     reason: str
     step: int
+    seconds: float
+    """Of learning, earlier parts of a resumed run included."""
     judgement: Judgement | None
