@@ -9,6 +9,7 @@ from outrider.cli import train_options as own
 from outrider.cli.command import Command
 from outrider.cli.train_distill import distill
 from outrider.cli.train_eagle3 import eagle3
+from outrider.cli.train_medusa import medusa
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -75,3 +76,4 @@ def data(
 
 app.command(cls=Command)(distill)
 app.command(cls=Command)(eagle3)
+app.command(cls=Command)(medusa)

@@ -91,7 +91,9 @@ def eagle3(
         shape = HeadShape(sizes["draft_vocab"], sizes["inner"], features)
         return eagle3(job, shape, depth=sizes["depth"], spelling=spelling)
 
-    pace: dict[str, Any] = {name: sizes[name] for name in ("lr", "batch", "length", "epochs") if name in sizes}
+    pace: dict[str, Any] = {
+        name: sizes[name] for name in ("lr", "batch", "length", "epochs") if name in sizes
+    }
     run(
         start,
         target,

@@ -6,10 +6,24 @@ import os
 import shutil
 from pathlib import Path
 
-from outrider.errors import HeadError, TrainingError
+from outrider.errors import HeadError, OptionError, TrainingError
 from outrider.heads.exchange import save_head
-from outrider.heads.formats.spelling import Head
+from outrider.heads.formats.spelling import ForTarget, Head
+from outrider.registry import HEAD_SPELLINGS
 from outrider.train.run import INSIDE
+
+
+def check_spelling(spelling: str, kind: str) -> None:
+    """Refuse a spelling of another kind of head: OptionError, or UnknownNameError for none at all."""
+    found = HEAD_SPELLINGS.load(spelling).kind
+    if found != kind:
+        known = [name for name in HEAD_SPELLINGS if HEAD_SPELLINGS.load(name).kind == kind]
+        raise OptionError(f"{spelling!r} is for {found} heads; use {', '.join(known)}")
+
+
+def check_writable(head: Head, spelling: str, *, target: str, architecture: str) -> None:
+    """Refuse, before it is trained, a head that this spelling cannot say: HeadError."""
+    HEAD_SPELLINGS.load(spelling).write(head, ForTarget(target, architecture))
 
 
 def export_head(head: Head, directory: Path, spelling: str, *, target: str, architecture: str) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from outrider.errors import OptionError
 from outrider.heads.eagle3 import Eagle3Config, Eagle3Head, default_feature_layers
 from outrider.heads.layer import LayerConfig
+from outrider.heads.medusa import MedusaConfig, MedusaHeads
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.names import EMBEDDING, HEAD
 from outrider.train.store import Example
@@ -95,6 +96,24 @@ def fresh_head(
         head.fusion.weight.mul_(0.1)
         head.fusion.weight[:, -width:] += torch.eye(width)
     return head, embedding
+
+
+def fresh_medusa(
+    checkpoint: Checkpoint,
+    draft_vocab: int | None,
+    heads: int,
+    texts: Sequence[Example],
+    ends: frozenset[int],
+) -> tuple[MedusaHeads, Tensor]:
+    """Return Medusa heads, which begin as the target's own output, and the target's final norm."""
+    config = checkpoint.config
+    whole = draft_vocab is None or draft_vocab >= config.vocab_size
+    size = None if whole else draft_vocab
+    ids = None if size is None else draft_vocabulary(texts, size, config.vocab_size, ends)
+    shape = MedusaConfig(config.hidden_size, config.vocab_size, heads, draft_vocab_size=size)
+    made = MedusaHeads(shape, ids)
+    made.start_from(checkpoint.source.get(EMBEDDING if config.tied_embeddings else HEAD))
+    return made, checkpoint.source.get("model.norm.weight")
 
 
 def _rope(checkpoint: Checkpoint) -> dict[str, Any]:

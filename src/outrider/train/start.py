@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from outrider.errors import OptionError, UnknownNameError
-from outrider.heads.eagle3 import Eagle3Head
+from outrider.heads.formats.spelling import Head
 from outrider.llm import LLM
 from outrider.models.checkpoint import Checkpoint, open_checkpoint
 from outrider.train.candidate import Writing, describe
@@ -20,9 +20,11 @@ from outrider.train.distill import Distill
 from outrider.train.divergence import LOSSES
 from outrider.train.eagle3 import Eagle3Training
 from outrider.train.generate import Written, open_data, write_data
-from outrider.train.head_files import export_head
-from outrider.train.head_of import HeadShape, fresh_head
+from outrider.train.head_files import check_spelling, check_writable, export_head
+from outrider.train.head_of import HeadShape, fresh_head, fresh_medusa
+from outrider.train.head_training import Ahead
 from outrider.train.loop import train
+from outrider.train.medusa import MedusaTraining
 from outrider.train.own_texts import OwnTexts
 from outrider.train.prompts import read_prompts
 from outrider.train.recipe import Recipe
@@ -160,13 +162,7 @@ def eagle3(
 
     `spelling`: in whose files it is written. UsageError before anything is run.
     """
-    from outrider.registry import HEAD_SPELLINGS
-
-    kind = HEAD_SPELLINGS.load(spelling).kind
-    if kind != "eagle3":
-        raise OptionError(f"{spelling!r} is for {kind} heads; use specforge, sglang or speculators")
-    if depth < 1 or not 0 < decay <= 1:
-        raise OptionError("a head is trained at least 1 step deep, with a decay above 0 and up to 1")
+    check_spelling(spelling, "eagle3")
     checkpoint = open_checkpoint(job.model)
     layers = shape.layers_of(checkpoint.config.layers)
     teacher = job.teacher(layers)
@@ -177,18 +173,47 @@ def eagle3(
     head, embedding = fresh_head(checkpoint, shape, texts.learned, ends, seed=job.recipe.seed)
     device = teacher.target.device
 
-    def export(trained: Eagle3Head, directory: Path) -> None:
-        architecture = _architecture(checkpoint)
-        export_head(trained, directory, spelling, target=job.model, architecture=architecture)
-
+    save = _saver(job, checkpoint, spelling, head)
     task = Eagle3Training(
         head.to(device),
         teacher,
+        Ahead(depth, decay),
         embedding.to(device),
-        steps=depth,
-        decay=decay,
-        export=export,
+        export=save,
         precision=precision_of(job.recipe, device),
+    )
+    return job.run(task, texts, run)
+
+
+def medusa(
+    job: Job, *, heads: int, draft_vocab: int | None = None, spelling: str = "medusa-vllm", decay: float = 0.8
+) -> Outcome:
+    """Train Medusa heads for the tokens 2 … `heads` + 1 ahead; see `MedusaTraining`.
+
+    UsageError before anything is run.
+    """
+    check_spelling(spelling, "medusa")
+    checkpoint = open_checkpoint(job.model)
+    config = checkpoint.config
+    teacher = job.teacher((config.layers - 1,))
+    run = job.claim(
+        "medusa", {"heads": heads, "draft_vocab": draft_vocab, "decay": decay, "spelling": spelling}
+    )
+    texts = job.texts(run)
+    ends = job.llm.model.tokenizer.eos_ids
+    made, norm = fresh_medusa(checkpoint, draft_vocab, heads, texts.learned, ends)
+    device = teacher.target.device
+
+    save = _saver(job, checkpoint, spelling, made)
+    precision = precision_of(job.recipe, device)
+    task = MedusaTraining(
+        made.to(device),
+        teacher,
+        decay,
+        norm.to(device),
+        config.norm_eps,
+        export=save,
+        precision=precision,
     )
     return job.run(task, texts, run)
 
@@ -200,6 +225,9 @@ def precision_of(recipe: Recipe, device: torch.device) -> Callable[[], AbstractC
     return lambda: torch.autocast(device.type, torch.bfloat16)
 
 
-def _architecture(checkpoint: Checkpoint) -> str:
+def _saver(job: Job, checkpoint: Checkpoint, spelling: str, head: Head) -> Callable[[Head, Path], None]:
+    """Return what writes a head; HeadError now where one of this shape cannot be written so."""
     named = checkpoint.values.get("architectures") or [""]
-    return str(named[0])
+    said = {"target": job.model, "architecture": str(named[0])}
+    check_writable(head, spelling, **said)
+    return lambda trained, directory: export_head(trained, directory, spelling, **said)
