@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from outrider.train.task import Outcome
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {"draft_vocab": 4096, "inner": 768, "depth": 3, "length": 256, "batch": 8, "lr": 1e-3},
+    "tiny": {"draft_vocab": 4096, "inner": 768, "depth": 3, "length": 256, "batch": 4, "lr": 1e-3},
     "small": {"draft_vocab": 8192, "inner": None, "depth": 4, "length": 512, "batch": 8, "lr": 5e-4},
     "full": {"draft_vocab": 32000, "inner": None, "depth": 7, "length": 2048, "batch": 8, "lr": 1e-4},
 }

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from outrider.errors import OptionError
+from outrider.heads.attend import causal
 from outrider.heads.eagle3 import Eagle3Config, Eagle3Head, default_feature_layers
 from outrider.heads.layer import LayerConfig
 from outrider.heads.medusa import MedusaConfig, MedusaHeads
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.names import EMBEDDING, HEAD
 from outrider.train.store import Example
+from outrider.train.teacher import Teacher
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ def fresh_head(
 ) -> tuple[Eagle3Head, Tensor]:
     """Return a head to train and the target's embedding `[V, H]`.
 
-    The head's output matrix, and the norm before it, begin as the target's; its fusion begins as the last of
-    the features; the rest is random by `seed`. OptionError for feature layers that the target has not.
+    The head's output matrix, and the norm before it, begin as the target's; the rest is random by `seed`. See
+    `settle` for their scale. OptionError for feature layers that the target has not.
     """
     config = checkpoint.config
     layers = shape.layers_of(config.layers)
@@ -92,10 +94,29 @@ def fresh_head(
     with torch.no_grad():
         head.head.weight.copy_(output[ids])
         head.norm.weight.copy_(checkpoint.source.get("model.norm.weight"))
-        width = config.hidden_size
-        head.fusion.weight.mul_(0.1)
-        head.fusion.weight[:, -width:] += torch.eye(width)
     return head, embedding
+
+
+@torch.no_grad()
+def settle(head: Eagle3Head, teacher: Teacher, embedding: Tensor, texts: Sequence[Example]) -> None:
+    """Scale a fresh head by what some texts give: no part of it should drown the others when it begins.
+
+    Features of late layers are so large that what the layer adds to them would not count, and random outputs
+    before a trained output matrix make guesses that are sure and wrong. So fused features get a mean square
+    of 1, and logits a standard deviation of 1.
+    """
+    fused, rows = [], []
+    for text in texts:
+        features = teacher.read(text.tokens).features[:, :-1].transpose(0, 1).flatten(1)
+        fused.append(head.fuse(features.float().to(embedding.device)))
+        rows.append(embedding[torch.tensor(text.tokens[1:], device=embedding.device)].float())
+    scale = torch.cat(fused).square().mean().sqrt()
+    head.fusion.weight.div_(scale)
+    logits = [
+        head.logits(head(hidden / scale, row, torch.arange(len(row), device=row.device), causal))
+        for hidden, row in zip(fused, rows, strict=True)
+    ]
+    head.norm.weight.div_(torch.cat(logits).std(dim=-1).mean())
 
 
 def fresh_medusa(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from outrider.train.divergence import LOSSES
 from outrider.train.eagle3 import Eagle3Training
 from outrider.train.generate import Written, open_data, write_data
 from outrider.train.head_files import check_spelling, check_writable, export_head
-from outrider.train.head_of import HeadShape, fresh_head, fresh_medusa
+from outrider.train.head_of import HeadShape, fresh_head, fresh_medusa, settle
 from outrider.train.head_training import Ahead
 from outrider.train.loop import train
 from outrider.train.medusa import MedusaTraining
@@ -34,6 +35,9 @@ from outrider.train.student import Student, choose_layers
 from outrider.train.task import Outcome, Progress, Task
 from outrider.train.teacher import Teacher
 from outrider.train.texts import Texts, parted
+
+SETTLING = 4
+"""Texts by which a fresh head is scaled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +178,13 @@ def eagle3(
     device = teacher.target.device
 
     save = _saver(job, checkpoint, spelling, head)
+    head, embedding = head.to(device), embedding.to(device)
+    settle(head, teacher, embedding, texts.learned[:SETTLING])
     task = Eagle3Training(
-        head.to(device),
+        head,
         teacher,
         Ahead(depth, decay),
-        embedding.to(device),
+        embedding,
         export=save,
         precision=precision_of(job.recipe, device),
     )
@@ -222,7 +228,16 @@ def precision_of(recipe: Recipe, device: torch.device) -> Callable[[], AbstractC
     """Return what forward passes run in."""
     if recipe.precision == "fp32":
         return contextlib.nullcontext
-    return lambda: torch.autocast(device.type, torch.bfloat16)
+    return lambda: _half(device)
+
+
+@contextlib.contextmanager
+def _half(device: torch.device) -> Iterator[None]:
+    """Run in bf16; torch says once that its fused norm does not take weights of another type, and goes on."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
+        with torch.autocast(device.type, torch.bfloat16):
+            yield
 
 
 def _saver(job: Job, checkpoint: Checkpoint, spelling: str, head: Head) -> Callable[[Head, Path], None]:
