@@ -66,6 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "bench.roofline": {"models", "planner", "native", "bench"},
     "train": {
         "bench.suites",
+        "cache.base",
         "engine",
         "heads",
         "llm",

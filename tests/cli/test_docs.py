@@ -123,7 +123,10 @@ def documented_fields(name: str) -> set[str]:
         ("train data", ["train", "data", "MODEL", "--prompts", "SUITE", "--max-tokens", "4", "--out", "NEW"]),
         (
             "train distill",
-            ["train", "distill", "MODEL", "--layers", "1", "--data", "SUITE", "--max-tokens", "4", "--epochs", "1", "--out", "NEW"],
+            [
+                *("train", "distill", "MODEL", "--layers", "1", "--data", "SUITE", "--max-tokens", "4"),
+                *("--epochs", "1", "--out", "NEW"),
+            ],
         ),
         ("audit", ["audit", "MODEL", "--cases", "1", "--max-tokens", "4"]),
         ("demo", ["demo", "--max-tokens", "4"]),

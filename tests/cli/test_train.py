@@ -56,19 +56,7 @@ def test_a_run_with_half_precision_and_a_picture(
 ) -> None:
     pytest.importorskip("matplotlib")
     out = tmp_path / "heads"
-    words = [
-        "train",
-        "medusa",
-        target,
-        "--data",
-        prompts,
-        "--heads",
-        "2",
-        "--out",
-        str(out),
-        "--precision",
-        "bf16",
-    ]
+    words = f"train medusa {target} --data {prompts} --heads 2 --out {out} --precision bf16".split()
     assert main([*words, *QUICK]) == 0
     assert "drawn in" in capsys.readouterr().out
     assert (out / "training" / "training.png").stat().st_size > 1000

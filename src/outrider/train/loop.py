@@ -8,6 +8,7 @@ to the same bits.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable
 
@@ -57,6 +58,7 @@ class _Training:
         self._minutes = recipe.minutes
         self._judgement: Judgement | None = None
         self._judged = -1
+        self._times: list[float] = []
         self._resume()
 
     def go(self, stop: Stop) -> Outcome:
@@ -103,7 +105,7 @@ class _Training:
         self._step += 1
         seconds = time.monotonic() - begun
         self._seconds += seconds
-        self._plan()
+        self._plan(seconds)
         self._log.write(
             {"step": self._step, "loss": loss, "lr": rate, "norm": norm, "seconds": self._seconds}
         )
@@ -129,12 +131,15 @@ class _Training:
             self._order = batches(self._lengths, self._recipe.batch, seed=self._recipe.seed, epoch=epoch)
         return [self._texts.learned[index] for index in self._order[place]]
 
-    def _plan(self) -> None:
+    def _plan(self, seconds: float) -> None:
         """Once the time of a step is known, say how many fit into the minutes."""
-        if self._planned is None and self._step >= FIRST_STEPS:
+        if self._planned is not None:
+            return
+        self._times.append(seconds)
+        if len(self._times) >= FIRST_STEPS:
             assert self._minutes is not None
             left = 60 * self._minutes - self._seconds
-            more = int(left / (self._seconds / self._step))
+            more = int(left / statistics.median(self._times))
             self._planned = min(self._most, self._step + max(0, more))
 
     def _seconds_left(self) -> float | None:

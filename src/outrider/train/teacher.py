@@ -89,7 +89,8 @@ class Teacher:
         kept = self._kept.get(tokens)
         if kept is not None:
             return kept
-        reading = self._read(tokens)
+        with torch.autocast(self.target.device.type, enabled=False):  # whatever the learner runs in
+            reading = self._read(tokens)
         if self._held + reading.nbytes <= self._most:
             self._kept[tokens] = reading
             self._held += reading.nbytes
