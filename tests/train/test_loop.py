@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from outrider.errors import LoadError, OptionError, TrainingError
 from outrider.llm import LLM
 from outrider.train.loop import train
 from outrider.train.recipe import Recipe
-from outrider.train.run import Run, claim
+from outrider.train.run import claim
 from outrider.train.task import Progress, Task
 from outrider.train.texts import Texts
 from tiny_training import KINDS, QUICK, make, texts_of
@@ -62,38 +64,39 @@ def test_what_is_held_out_is_guessed_better_after_training(
     assert after.kept[0] > before.kept[0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "when"),
+    [("distill", "between"), ("on-policy", "between"), ("eagle3", "saving"), ("medusa", "between")],
+)
 def test_a_run_that_was_killed_goes_on_to_the_same_bits(
-    kind: str, llm: LLM, target_directory: Path, texts: Texts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, when: str, llm: LLM, target_directory: Path, data: Path, texts: Texts, tmp_path: Path
 ) -> None:
-    """Killed after a few steps past a checkpoint: those are done again, and the log holds each step once."""
+    """The last steps before a kill are done again, and the log holds each step once."""
     task = make(kind, llm, target_directory, texts)
     train(task, texts, QUICK, claim(tmp_path / "whole", ABOUT, resume=False))
-
-    class Killed(BaseException):
-        pass
-
-    def kill(progress: Progress) -> None:
-        if progress.step == 9:
-            raise Killed
-
-    run = claim(tmp_path / "parts", ABOUT, resume=False)
-    save = Run.save
-    monkeypatch.setattr(
-        Run, "save", lambda self, state: save(self, state) if state["step"] in (0, 6) else None
-    )
-    often = replace(QUICK, save_seconds=1e-9)
-    with pytest.raises(Killed):
-        train(make(kind, llm, target_directory, texts), texts, often, run, kill)
+    script = Path(__file__).parents[1] / "killed_run.py"
+    words = [
+        sys.executable,
+        str(script),
+        kind,
+        str(target_directory),
+        str(data),
+        str(tmp_path / "parts"),
+        when,
+    ]
+    assert subprocess.run(words, check=False, capture_output=True).returncode == -signal.SIGKILL
+    run = claim(tmp_path / "parts", ABOUT, resume=True)
     state = run.load()
     assert state is not None
-    assert state["step"] == 6
-    monkeypatch.undo()
+    assert state["step"] == (6 if when == "between" else 3)
     again = make(kind, llm, target_directory, texts)
-    train(again, texts, QUICK, claim(tmp_path / "parts", ABOUT, resume=True))
+    train(again, texts, QUICK, run)
     assert same(weights(task), weights(again))
     steps = [line["step"] for line in run.lines() if "loss" in line]
     assert steps == list(range(1, steps[-1] + 1))
+    exported = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir() if path.is_file()}
+    assert "config.json" in exported
+    assert all((run.out / name).read_bytes() == held for name, held in exported.items())
 
 
 def test_ctrl_c_saves_the_step_at_hand(

@@ -94,13 +94,15 @@ def write_checkpoint(
 ) -> None:
     """Write a Hugging Face directory with the tokenizer of `checkpoint`.
 
-    Each file comes to be through `place`. Weights are in fp16, or in fp32 where one of them does not fit.
+    Each file comes to be through `place`. Matrices are in fp16, or in fp32 where one does not fit; norms
+    and biases, which are small, in fp32.
     """
     from safetensors.torch import save
 
     half = all(fits_half(tensor) for tensor in tensors.values())
     dtype = torch.float16 if half else torch.float32
-    data = save({name: t.to(dtype).contiguous() for name, t in tensors.items()}, metadata={"format": "pt"})
+    typed = {name: t.to(dtype if t.dim() > 1 else torch.float32) for name, t in tensors.items()}
+    data = save({name: t.cpu().contiguous() for name, t in typed.items()}, metadata={"format": "pt"})
     said = {key: value for key, value in values.items() if key not in ("torch_dtype", "dtype")}
     said["dtype"] = "float16" if half else "float32"
     if checkpoint.directory is not None:

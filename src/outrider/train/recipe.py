@@ -24,6 +24,7 @@ class Recipe:
 
     lr: float = 4e-4
     warmup: int = 50
+    """Steps in which the learning rate rises; a fifth of a short run at most."""
     epochs: float = 3.0
     minutes: float | None = None
     """Of learning, earlier parts of a resumed run included."""
@@ -66,9 +67,10 @@ class Recipe:
 
     def rate(self, step: int, steps: int | None) -> float:
         """Return the learning rate of a step, counted from 0; `steps` is None while nobody knows how many."""
-        if step < self.warmup:
-            return self.lr * (step + 1) / self.warmup
+        warmup = self.warmup if steps is None else min(self.warmup, steps // 5)
+        if step < warmup:
+            return self.lr * (step + 1) / warmup
         if steps is None:
             return self.lr
-        through = min(1.0, (step - self.warmup) / max(1, steps - self.warmup))
+        through = min(1.0, (step - warmup) / max(1, steps - warmup))
         return self.lr * (FINAL_SHARE + (1 - FINAL_SHARE) * (1 + math.cos(math.pi * through)) / 2)
