@@ -21,6 +21,7 @@ from outrider.train.loop import train
 from outrider.train.recipe import Recipe
 from outrider.train.run import claim
 from outrider.train.task import Progress, Task
+from outrider.train.teacher import Teacher
 from outrider.train.texts import Texts
 from tiny_training import KINDS, QUICK, make, texts_of
 
@@ -216,6 +217,20 @@ def test_minutes_end_a_run_and_are_planned_once(
     assert state["seconds"] < 60
     resumed = train(make("eagle3", llm, target_directory, texts), texts, recipe, run)
     assert resumed.step == outcome.step
+
+
+def test_texts_are_read_ahead_as_far_as_memory_goes(
+    llm: LLM, target_directory: Path, texts: Texts, tmp_path: Path
+) -> None:
+    whole = len(texts.learned)
+    told: list[tuple[int, int]] = []
+    task = make("medusa", llm, target_directory, texts)
+    run = claim(tmp_path / "out", ABOUT, resume=False)
+    train(task, texts, replace(QUICK, epochs=0.1), run, reading=lambda *count: told.append(count))
+    assert told == [(count, whole) for count in range(1, whole + 1)]
+    most = sum(Teacher(llm.model, top=8).read(text.tokens).nbytes for text in texts.learned[:3])
+    few = Teacher(llm.model, top=8, most_bytes=most)
+    assert sum(1 for _ in few.read_ahead(texts.learned)) == 3
 
 
 def test_the_log_says_what_the_held_out_texts_say(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from outrider.train.generate import Written
     from outrider.train.task import Judgement
     from outrider.train.task import Progress as Trained
+    from outrider.train.texts import Texts
 
 LINE_SECONDS = 30.0
 """Between lines where there is no terminal."""
@@ -35,6 +36,14 @@ class Show:
             each = written.seconds / (written.examples - written.begun_with)
             said += f"  {duration(each * (written.wanted - written.examples))} left"
         self._show("writing", said, written.examples, written.wanted)
+
+    def texts(self, texts: Texts) -> None:
+        """Say how many there are."""
+        self._notes.print(f"{len(texts.learned)} texts to learn from, {len(texts.held)} held out")
+
+    def reading(self, count: int, whole: int) -> None:
+        """Show how many texts the target has read."""
+        self._show("reading", f"{count} of {whole} texts", count, whole)
 
     def training(self, trained: Trained) -> None:
         """Show how a run does."""

@@ -61,13 +61,7 @@ def run(
             settings,
             Reading(reading[0], int(reading[1] * 1e9)),
             resume,
-            Watch(
-                show.writing,
-                show.training,
-                lambda texts: notes.print(
-                    f"{len(texts.learned)} texts to learn from, {len(texts.held)} held out"
-                ),
-            ),
+            Watch(show.writing, show.training, show.texts, show.reading),
         )
         outcome = start(job)
     _tell(outcome, Run(out), llm, as_json, use)

@@ -6,7 +6,7 @@ the losses of section 4.1, and in part the drafts' own texts of algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,10 @@ class Distill:
     def module(self) -> Student:
         """The student."""
         return self._student
+
+    def read_ahead(self, texts: Sequence[Example]) -> Iterator[None]:
+        """Have the target read texts, as far as they can be kept."""
+        return self._teacher.read_ahead(texts)
 
     def begin_step(self, step: int) -> None:
         """Have the student write texts anew where that is due."""

@@ -84,6 +84,10 @@ class HeadTraining(Generic[Kind]):
         """Return the logits of a depth's outputs, `[R, H]` to `[R, Vd]`."""
         raise NotImplementedError
 
+    def read_ahead(self, texts: Sequence[Example]) -> Iterator[None]:
+        """Have the target read texts, as far as they can be kept."""
+        return self._teacher.read_ahead(texts)
+
     def begin_step(self, step: int) -> None:
         """Do nothing: all is there."""
 

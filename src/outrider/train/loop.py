@@ -24,20 +24,28 @@ from outrider.train.store import Example
 from outrider.train.task import Judgement, Outcome, Progress, Task
 from outrider.train.texts import Texts, batches
 
+READ_AHEAD = 1 / 3
+"""Of a run's minutes, what reading ahead may take at most."""
 FIRST_STEPS = 10
 """After so many steps of a run the time of one is known well enough to plan by."""
 
 
 def train(
-    task: Task, texts: Texts, recipe: Recipe, run: Run, report: Callable[[Progress], None] = lambda _: None
+    task: Task,
+    texts: Texts,
+    recipe: Recipe,
+    run: Run,
+    report: Callable[[Progress], None] = lambda _: None,
+    reading: Callable[[int, int], None] = lambda _, __: None,
 ) -> Outcome:
     """Train until the plan is done, time is over or someone asks to stop; save, and write the result.
 
     Goes on from the run's checkpoint where there is one. TrainingError where the loss or a gradient is no
-    number, or the disk is full: the last checkpoint then stands.
+    number, or the disk is full: the last checkpoint then stands. `reading` is told how many texts have been
+    read ahead, and of how many.
     """
     with stopping() as stop:
-        return _Training(task, texts, recipe, run, report).go(stop)
+        return _Training(task, texts, recipe, run, report).go(stop, reading)
 
 
 class _Training:
@@ -61,8 +69,9 @@ class _Training:
         self._times: list[float] = []
         self._resume()
 
-    def go(self, stop: Stop) -> Outcome:
-        """Run the steps."""
+    def go(self, stop: Stop, reading: Callable[[int, int], None]) -> Outcome:
+        """Read ahead, run the steps."""
+        self._read_ahead(stop, reading)
         reason, saved = "done", time.monotonic()
         with Log(self._run.log, self._log_bytes) as self._log:
             if self._step == 0:
@@ -85,6 +94,19 @@ class _Training:
     @property
     def _is_over(self) -> bool:
         return self._minutes is not None and self._seconds >= 60 * self._minutes
+
+    def _read_ahead(self, stop: Stop, reading: Callable[[int, int], None]) -> None:
+        """Read first, so that the steps' time is known; a run that goes on is not charged for it again."""
+        if self._planned is not None and self._step >= self._planned:
+            return
+        begun = time.monotonic()
+        for count, _ in enumerate(self._task.read_ahead(self._texts.learned), start=1):
+            reading(count, len(self._texts.learned))
+            late = self._minutes and time.monotonic() - begun > 60 * self._minutes * READ_AHEAD
+            if stop.wanted or late:
+                break
+        if self._step == 0:
+            self._seconds += time.monotonic() - begun
 
     def _one_step(self) -> None:
         begun = time.monotonic()

@@ -67,6 +67,8 @@ class Watch:
     writing: Callable[[Written], None] = lambda _: None
     training: Callable[[Progress], None] = lambda _: None
     texts: Callable[[Texts], None] = lambda _: None
+    reading: Callable[[int, int], None] = lambda _, __: None
+    """Texts read ahead by the target, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class Job:
 
     def run(self, task: Task, texts: Texts, run: Run) -> Outcome:
         """Run the loop."""
-        return train(task, texts, self.recipe, run, self.watch.training)
+        return train(task, texts, self.recipe, run, self.watch.training, self.watch.reading)
 
 
 def distill(job: Job, *, layers: str, loss: str = "fkl", on_policy: float = 0.0) -> Outcome:

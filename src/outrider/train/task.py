@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,6 +37,10 @@ class Task(Protocol):
     @property
     def module(self) -> nn.Module:
         """What is saved, all of it; those of its parameters that ask for a gradient are learned."""
+        ...
+
+    def read_ahead(self, texts: Sequence[Example]) -> Iterator[None]:
+        """Read texts that will be learned from, one by one, as far as that saves reading them later."""
         ...
 
     def begin_step(self, step: int) -> None:

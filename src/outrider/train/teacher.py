@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -13,6 +13,7 @@ from outrider.cache.base import Cache
 from outrider.errors import CapabilityError, NumericsError
 from outrider.models.base import Batch, LoadedModel, PassOutput
 from outrider.models.config import DecoderConfig
+from outrider.train.store import Example
 
 PASS_ROWS = 256
 """Rows of one pass: their logits over the whole vocabulary are held at once."""
@@ -95,6 +96,14 @@ class Teacher:
             self._kept[tokens] = reading
             self._held += reading.nbytes
         return reading
+
+    def read_ahead(self, texts: Iterable[Example]) -> Iterator[None]:
+        """Read texts one by one, as far as they can be kept."""
+        for text in texts:
+            self.read(text.tokens)
+            if text.tokens not in self._kept:
+                return
+            yield
 
     def _read(self, tokens: tuple[int, ...]) -> Reading:
         cache = self.target.new_cache()
