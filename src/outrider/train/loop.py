@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 
 import torch
@@ -66,7 +67,8 @@ class _Training:
         self._minutes = recipe.minutes
         self._judgement: Judgement | None = None
         self._judged = -1
-        self._times: list[float] = []
+        self._times = deque[float](maxlen=50)
+        """Seconds of the last steps."""
         self._resume()
 
     def go(self, stop: Stop, reading: Callable[[int, int], None]) -> Outcome:
@@ -155,10 +157,8 @@ class _Training:
 
     def _plan(self, seconds: float) -> None:
         """Once the time of a step is known, say how many fit into the minutes."""
-        if self._planned is not None:
-            return
         self._times.append(seconds)
-        if len(self._times) >= FIRST_STEPS:
+        if self._planned is None and len(self._times) >= FIRST_STEPS:
             assert self._minutes is not None
             left = 60 * self._minutes - self._seconds
             more = int(left / statistics.median(self._times))
@@ -167,7 +167,7 @@ class _Training:
     def _seconds_left(self) -> float | None:
         if self._planned is None:
             return None if self._minutes is None else max(0.0, 60 * self._minutes - self._seconds)
-        return (self._planned - self._step) * self._seconds / self._step
+        return (self._planned - self._step) * statistics.fmean(self._times)
 
     def _judge(self) -> None:
         if self._judged == self._step:

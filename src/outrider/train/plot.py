@@ -38,7 +38,7 @@ def draw(run: Run) -> Path | None:
     shares.set(xlabel="step", title="kept, held-out texts", ylim=(0, 1))
     for axes in (losses, shares):
         axes.grid(alpha=0.3)
-        axes.legend(loc="upper left")
+        axes.legend(loc="upper right" if axes is losses else "upper left")
     path = run.inside / "training.png"
     try:
         figure.savefig(path, dpi=120)
