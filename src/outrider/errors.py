@@ -12,7 +12,8 @@ OutriderError
 │   ├── VocabularyError   draft and target do not speak the same tokens
 │   └── HeadError         a drafting head that is damaged, contradicts itself or fits another target
 ├── OverloadedError       too many requests wait already; try again later (exit code 1)
-└── NumericsError         the model produced NaN or infinite logits (exit code 1)
+├── NumericsError         the model produced NaN or infinite logits (exit code 1)
+└── TrainingError         a training run cannot go on; what it has saved stands (exit code 1)
 """
 
 from __future__ import annotations
@@ -104,3 +105,7 @@ class HeadError(LoadError):
 
 class NumericsError(OutriderError):
     """The model produced logits that are not numbers."""
+
+
+class TrainingError(OutriderError):
+    """A training run cannot go on: numbers that are none, a disk that is full. What it has saved stands."""

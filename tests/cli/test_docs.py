@@ -39,11 +39,28 @@ def commands() -> dict[str, Any]:
     assert isinstance(group, LazyGroup)
     found = {name: group.get_command(None, name) for name in COMMANDS}
     bench = found.pop("bench")
-    return {**found, **{"bench" if name == "run" else name: bench.commands[name] for name in bench.commands}}
+    train = found.pop("train")
+    found |= {"bench" if name == "run" else name: bench.commands[name] for name in bench.commands}
+    return {**found, **{f"train {name}": train.commands[name] for name in train.commands}}
 
 
 @pytest.mark.parametrize(
-    "name", ["generate", "demo", "bench", "load", "curve", "roofline", "plan", "simulate", "audit"]
+    "name",
+    [
+        "generate",
+        "demo",
+        "bench",
+        "load",
+        "curve",
+        "roofline",
+        "plan",
+        "simulate",
+        "audit",
+        "train data",
+        "train distill",
+        "train eagle3",
+        "train medusa",
+    ],
 )
 def test_every_option_is_documented_and_every_documented_option_exists(name: str) -> None:
     options = options_of(commands()[name])
@@ -103,6 +120,14 @@ def documented_fields(name: str) -> set[str]:
             marks=pytest.mark.skipif(why_missing() is not None, reason="the native core was not built"),
         ),
         ("simulate", ["simulate", "MODEL", "--acceptance", "0.7", "--suite", "SUITE", "--requests", "2"]),
+        ("train data", ["train", "data", "MODEL", "--prompts", "SUITE", "--max-tokens", "4", "--out", "NEW"]),
+        (
+            "train distill",
+            [
+                *("train", "distill", "MODEL", "--layers", "1", "--data", "SUITE", "--max-tokens", "4"),
+                *("--epochs", "1", "--out", "NEW"),
+            ],
+        ),
         ("audit", ["audit", "MODEL", "--cases", "1", "--max-tokens", "4"]),
         ("demo", ["demo", "--max-tokens", "4"]),
     ],
@@ -121,8 +146,9 @@ def test_every_documented_field_exists_and_every_field_is_documented(
     monkeypatch.setattr(module, "load", lambda _, **options: load(tiny, **options))
     monkeypatch.setattr("outrider.cli.demo.PROMPTS", {"a question": "qa-1"})
     suite = tmp_path / "suite.jsonl"
-    suite.write_text('{"prompt": "abcabcabc"}', encoding="utf-8")
-    stands_for = {"MODEL": tiny, "SUITE": str(suite)}
+    prompts = [json.dumps({"prompt": letter + "bcabcabc"}) for letter in "abcdefgh"]
+    suite.write_text("\n".join(prompts if name == "train distill" else prompts[:1]), encoding="utf-8")
+    stands_for = {"MODEL": tiny, "SUITE": str(suite), "NEW": str(tmp_path / "new")}
     assert main([*(stands_for.get(word, word) for word in words), "--json"]) == 0
     found = fields(json.loads(capsys.readouterr().out.splitlines()[-1]))
     documented = documented_fields(name)

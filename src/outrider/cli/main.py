@@ -21,6 +21,7 @@ COMMANDS = {
     "bench": "outrider.cli.bench",
     "plan": "outrider.cli.plan",
     "simulate": "outrider.cli.simulate",
+    "train": "outrider.cli.train",
     "audit": "outrider.cli.audit",
 }
 """Command to the module whose `app` implements it; imported when it is asked for."""

@@ -88,6 +88,11 @@ class TextTokenizer:
         """Return the whole tokenizer as JSON in the format of `tokenizers`."""
         return str(self.backend.to_str())
 
+    def configuration(self) -> dict[str, Any]:
+        """Return what stands beside it in a `tokenizer_config.json`: special tokens and chat template."""
+        template = {} if self._template is None else {"chat_template": self._template}
+        return {"tokenizer_class": "PreTrainedTokenizerFast", **self._special.texts, **template}
+
 
 def encoded(run: Callable[[], list[int]]) -> list[int]:
     """Return what an encoder gives; PromptError for a text with surrogates in it."""

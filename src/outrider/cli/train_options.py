@@ -1,0 +1,118 @@
+"""Options that the commands under `outrider train` share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outrider.errors import OptionError
+
+if TYPE_CHECKING:
+    from outrider.train.candidate import Writing
+
+OWN_COUNT = 1000
+"""Texts where the target writes the prompts as well and nothing is said."""
+
+Out = Annotated[
+    Path,
+    typer.Option("--out", metavar="DIR", help="Where the result and all of the run go: a new directory."),
+]
+Prompts = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompts",
+        metavar="FILE",
+        help="Prompts: lines of a .txt file, or JSON lines (messages, Spec-Bench's turns, or prompt). "
+        "Without any the target writes its own.",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR|FILE",
+        help="A directory of `outrider train data`, or a file of prompts to answer first. Without any the "
+        "target writes prompts, too.",
+    ),
+]
+Count = Annotated[
+    int | None,
+    typer.Option(
+        "--count", min=1, metavar="N", help="Texts (default: one for each prompt, 1000 without prompts)."
+    ),
+]
+Temperatures = Annotated[
+    str,
+    typer.Option("--temperature", metavar="T,T,…", help="Temperatures of the answers, taken in turn."),
+]
+AnswerTokens = Annotated[
+    int, typer.Option("--max-tokens", min=2, metavar="N", help="Most tokens of an answer.")
+]
+Running = Annotated[
+    int, typer.Option("--running", min=1, metavar="N", help="Texts that are written at once.")
+]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, metavar="S", help="The same seed gives the same texts and result.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run that is in --out.")]
+Minutes = Annotated[
+    float | None,
+    typer.Option("--minutes", metavar="M", help="Learn for so long at most; the steps are planned by it."),
+]
+Epochs = Annotated[
+    float | None, typer.Option("--epochs", metavar="E", help="Times that each text is learned from at most.")
+]
+LearningRate = Annotated[float | None, typer.Option("--lr", metavar="X", help="Highest learning rate.")]
+Batch = Annotated[int | None, typer.Option("--batch", min=1, metavar="N", help="Texts of one step.")]
+Length = Annotated[
+    int | None,
+    typer.Option(
+        "--length", min=8, metavar="N", help="Most tokens of a text; the end of a longer one is taken."
+    ),
+]
+Precision = Annotated[
+    str, typer.Option("--precision", metavar="NAME", help="fp32, or bf16 for forward and backward passes.")
+]
+Top = Annotated[
+    int,
+    typer.Option("--top", min=1, metavar="K", help="Likeliest tokens of the target's laws that are learned."),
+]
+Buffer = Annotated[
+    float,
+    typer.Option(
+        "--buffer", min=0, metavar="GB", help="Memory for what the target says; what is beyond is run again."
+    ),
+]
+JudgeEvery = Annotated[
+    int, typer.Option("--judge-every", min=1, metavar="N", help="Steps between looks at held-out texts.")
+]
+
+
+def writing_of(temperatures: str, max_tokens: int, seed: int) -> Writing:
+    """Return how texts are written; OptionError for temperatures that are no numbers from 0 up."""
+    from outrider.train.candidate import Writing
+
+    try:
+        found = tuple(float(part) for part in temperatures.split(","))
+    except ValueError:
+        found = (-1.0,)
+    if not all(0 <= value < float("inf") for value in found):
+        raise OptionError(f"--temperature {temperatures!r}: write numbers from 0 up, as in 0,0.7,1")
+    return Writing(temperatures=found, max_tokens=max_tokens, seed=seed)
+
+
+def chosen(**options: Any) -> dict[str, Any]:
+    """Return the options that were given, for those that a preset fills in otherwise."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def layers_of(written: str | None) -> tuple[int, ...] | None:
+    """Return layers written with commas; OptionError for what is no number."""
+    if written is None:
+        return None
+    try:
+        return tuple(int(part) for part in written.split(","))
+    except ValueError:
+        raise OptionError(f"--feature-layers {written!r}: write layers as 1,14,26") from None

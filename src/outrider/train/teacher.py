@@ -1,0 +1,130 @@
+"""What a target says and feels about whole texts: its laws, cut to the likely tokens, and its features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor
+
+from outrider.cache.base import Cache
+from outrider.errors import CapabilityError, NumericsError
+from outrider.models.base import Batch, LoadedModel, PassOutput
+from outrider.models.config import DecoderConfig
+from outrider.train.store import Example
+
+PASS_ROWS = 256
+"""Rows of one pass: their logits over the whole vocabulary are held at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Laws:
+    """Of each of R rows the K likeliest next tokens, likeliest first: `ids [R, K]` and `probs [R, K]`.
+
+    Probabilities are those at temperature 1 over all tokens, so a row sums to 1 less what was cut off.
+    """
+
+    ids: Tensor
+    probs: Tensor
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, rows: slice) -> Laws:
+        return Laws(self.ids[rows], self.probs[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A text of T tokens as the target read it: `laws` of T rows, and `features [C, T, D]` float16."""
+
+    laws: Laws
+    features: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return sum(part.nbytes for part in (self.laws.ids, self.laws.probs, self.features))
+
+
+class Readable(Protocol):
+    """A target that can show what its residual stream holds, as the lean decoders do."""
+
+    config: DecoderConfig
+    device: torch.device
+
+    def new_cache(self) -> Cache:
+        """Return an empty cache."""
+        ...
+
+    def run(self, batch: Batch, caches: Sequence[Cache], *, captured: Sequence[int] = ()) -> PassOutput:
+        """Run one pass and keep the states after the `captured` layers."""
+        ...
+
+
+class Teacher:
+    """Reads texts with a target; readings are kept as far as `most_bytes` go, the rest is read anew.
+
+    `top`: K of the laws. `captured`: layers whose outputs are the features. A text's reading is the same
+    whether it was kept or not. CapabilityError for a target that does not run on the lean decoder.
+    """
+
+    def __init__(
+        self, model: LoadedModel, *, top: int, captured: Sequence[int] = (), most_bytes: int = 0
+    ) -> None:
+        if not hasattr(model.target, "run"):
+            raise CapabilityError(
+                f"{model.name} runs through transformers; what is trained here needs a target of the lean "
+                "decoder, which runs llama, mistral, qwen2 and qwen3"
+            )
+        self.target = cast(Readable, model.target)
+        self.top = min(top, model.target.vocab_size)
+        self.captured = tuple(captured)
+        self._most, self._held = most_bytes, 0
+        self._kept: dict[tuple[int, ...], Reading] = {}
+
+    def read(self, tokens: tuple[int, ...]) -> Reading:
+        """Return the reading of a text; its rows hold the laws of the token after each."""
+        kept = self._kept.get(tokens)
+        if kept is not None:
+            return kept
+        with torch.autocast(self.target.device.type, enabled=False):  # whatever the learner runs in
+            reading = self._read(tokens)
+        if self._held + reading.nbytes <= self._most:
+            self._kept[tokens] = reading
+            self._held += reading.nbytes
+        return reading
+
+    def read_ahead(self, texts: Iterable[Example]) -> Iterator[None]:
+        """Read texts one by one, as far as they can be kept."""
+        for text in texts:
+            self.read(text.tokens)
+            if text.tokens not in self._kept:
+                return
+            yield
+
+    def _read(self, tokens: tuple[int, ...]) -> Reading:
+        cache = self.target.new_cache()
+        ids, probs, features = [], [], []
+        for start in range(0, len(tokens), PASS_ROWS):
+            piece = tokens[start : start + PASS_ROWS]
+            rows = range(len(piece))
+            batch = Batch(
+                tokens=piece,
+                positions=tuple(start + row for row in rows),
+                sequences=(0,) * len(piece),
+                parents=tuple(row - 1 for row in rows),
+                wanted=tuple(rows),
+            )
+            output = self.target.run(batch, [cache], captured=self.captured)
+            cache.keep(rows)
+            if not bool(output.logits.isfinite().any(dim=-1).all()) or bool(output.logits.isnan().any()):
+                raise NumericsError("the target gave logits that are not numbers; nothing can be learned")
+            law = output.logits.softmax(dim=-1)
+            top = law.topk(self.top, dim=-1)
+            ids.append(top.indices.to("cpu", torch.int32))
+            probs.append(top.values.cpu())
+            features.append(output.hidden.to("cpu", torch.float16))
+        return Reading(Laws(torch.cat(ids), torch.cat(probs)), torch.cat(features, dim=1))
