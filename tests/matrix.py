@@ -181,7 +181,7 @@ def make_drafter(
 def random_head(target: ToyTarget) -> ReadyHead:
     """Return an EAGLE-3 head of random weights, which names all tokens but one."""
     size = target.vocab_size
-    layer = LayerConfig(hidden_size=size, intermediate_size=8, heads=2, kv_heads=1, head_dim=size // 2)
+    layer = LayerConfig(hidden_size=size, intermediate_size=8, heads=2, kv_heads=1, head_dim=4)
     config = Eagle3Config(layer, size, size - 1, size, feature_layers=(0, 1, 2))
     with torch.random.fork_rng():
         torch.manual_seed(5)

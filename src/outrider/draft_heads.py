@@ -56,7 +56,8 @@ def ready_head(drafter: str, path: str, target: LoadedModel, *, weights: str = "
 def head_passes(head: Eagle3Head | EagleHead, target: CapturingTarget, *, weights: str = "auto") -> HeadPass:
     """Return what runs a head beside a target: the core for EAGLE-3 on its own passes, else PyTorch.
 
-    `weights` are the target's; those of a head are packed in fp16 unless it is in fp32, bf16 or int8.
+    `weights` as they were asked for; with "auto" or "file" a head has 8 bits beside a target of quantised
+    blocks, else 16, so that its passes stay short beside the target's.
     """
     if isinstance(head, Eagle3Head) and native.why_missing() is None:
         from outrider.native.decoder import NativeDecoder

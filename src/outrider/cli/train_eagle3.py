@@ -105,5 +105,5 @@ def eagle3(
         resume=resume,
         loading={"weights": weights, "device": device, "threads": threads},
         as_json=as_json,
-        use=None,
+        use=f"--drafter eagle:{out}",
     )

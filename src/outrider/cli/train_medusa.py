@@ -73,5 +73,5 @@ def medusa(
         resume=resume,
         loading={"weights": weights, "device": device, "threads": threads},
         as_json=as_json,
-        use=None,
+        use=f"--drafter medusa:{out}",
     )

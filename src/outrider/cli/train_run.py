@@ -31,7 +31,7 @@ def run(
     resume: bool,
     loading: dict[str, Any],
     as_json: bool,
-    use: str | None,
+    use: str,
 ) -> None:
     """Load the target, run, and say how it ended."""
     written = own.writing_of(*writing)
@@ -67,7 +67,7 @@ def run(
     _tell(outcome, Run(out), llm, as_json, use)
 
 
-def _tell(outcome: Outcome, place: Run, llm: LLM, as_json: bool, use: str | None) -> None:
+def _tell(outcome: Outcome, place: Run, llm: LLM, as_json: bool, use: str) -> None:
     from outrider.bench.provenance import provenance
     from outrider.cli import terminal
     from outrider.cli.documents import one_line
@@ -99,7 +99,7 @@ def _tell(outcome: Outcome, place: Run, llm: LLM, as_json: bool, use: str | None
             console.print(f"drawn in {drawn}")
         if outcome.reason == "stopped":
             console.print("continue with the same command and --resume")
-        elif use is not None:
+        else:
             console.print(f"draft with it: {use}")
     if outcome.reason == "stopped":
         raise typer.Exit(INTERRUPTED)
