@@ -98,7 +98,7 @@ def plain_head(
     generator = torch.Generator().manual_seed(seed)
 
     def matrix(outputs: int, inputs: int) -> Tensor:
-        return torch.randn(outputs, inputs, generator=generator) * 0.3
+        return torch.randn(outputs, inputs, generator=generator) * 2 * inputs**-0.5
 
     def vector(size: int) -> Tensor:
         return 1 + 0.3 * torch.randn(size, generator=generator)
