@@ -12,10 +12,7 @@ from typing import Any
 import torch
 
 from conftest import RandomTrees, toy_model
-from outrider.heads.eagle3 import Eagle3Config, Eagle3Head
-from outrider.heads.layer import LayerConfig
-from outrider.heads.medusa import MedusaConfig, MedusaHeads
-from outrider.heads.passes import ReadyHead, TorchHeadPass
+from outrider.bench.audit.toy_heads import toy_head, toy_medusa
 from outrider.loop.draft.base import Drafter
 from outrider.models.toy import ToyTarget
 from outrider.registry import DRAFTERS, RULES
@@ -163,7 +160,7 @@ def make_drafter(
 
     def drafting(kind: Any) -> Any:
         if getattr(kind, "takes_head", False):
-            return random_medusa(target) if kind is DRAFTERS.load("medusa") else random_head(target)
+            return toy_medusa(target) if kind is DRAFTERS.load("medusa") else toy_head(target)
         return toy_model(model or ToyTarget(target.vocab_size, seed=9, like=target, share=share))
 
     if name in WITH_MODEL:
@@ -176,23 +173,3 @@ def make_drafter(
     kind = DRAFTERS.load(name)
     drafter: Drafter = kind.build(target, drafting(kind) if kind.takes_model else None, dict(options))
     return drafter
-
-
-def random_head(target: ToyTarget) -> ReadyHead:
-    """Return an EAGLE-3 head of random weights, which names all tokens but one."""
-    size = target.vocab_size
-    layer = LayerConfig(hidden_size=size, intermediate_size=8, heads=2, kv_heads=1, head_dim=4)
-    config = Eagle3Config(layer, size, size - 1, size, feature_layers=(0, 1, 2))
-    with torch.random.fork_rng():
-        torch.manual_seed(5)
-        head = Eagle3Head(config, torch.arange(size - 1)).requires_grad_(False)
-        head.head.weight.mul_(4.0)  # surer than a new one
-    passes = TorchHeadPass(head, embed=target.embed)
-    return ReadyHead(passes, size, size, head.target_ids, target.context_limit, (0, 1, 2), 0.0)
-
-
-def random_medusa(target: ToyTarget) -> MedusaHeads:
-    """Return four Medusa heads of random weights."""
-    with torch.random.fork_rng():
-        torch.manual_seed(6)
-        return MedusaHeads(MedusaConfig(target.vocab_size, target.vocab_size, 4)).requires_grad_(False)

@@ -67,6 +67,7 @@ ALLOWED: dict[str, set[str]] = {
         "draft_heads",
         "bench",
     },
+    "bench.audit.toy_heads": {"heads", "models.toy"},
     "bench.roofline": {"models", "planner", "native", "bench"},
     "train": {
         "bench.suites",

@@ -73,7 +73,7 @@ def register(monkeypatch: pytest.MonkeyPatch, table: Any, name: str, made: type)
 
 
 @pytest.mark.parametrize("rule", ["auto", "rejection", "traversal"])
-@pytest.mark.parametrize("drafter", ["suffix", "lm:anything"])
+@pytest.mark.parametrize("drafter", ["suffix", "lm:anything", "eagle:any", "merged:suffix+medusa:any"])
 def test_the_loop_keeps_its_promise_in_every_outcome(drafter: str, rule: str) -> None:
     assert failures(drafter, rule) == []
 

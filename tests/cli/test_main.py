@@ -79,7 +79,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (
             ["generate", "demo", "--prompt", "x", "--drafter", "SUFFIX"],
             2,
-            "did you mean 'suffix'? known: auto, lm,",
+            "did you mean 'suffix'? known: auto, eagle,",
         ),
         (["generate", "demo", "--prompt", "x", "--drafter", "merged:"], 2, "needs two or more"),
         (["generate", "demo", "--prompt", "x", "--n", "1000000"], 2, "from 1 to 128"),

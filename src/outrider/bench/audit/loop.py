@@ -10,6 +10,7 @@ from typing import Any
 
 from outrider.bench.audit.check import Check
 from outrider.bench.audit.small import VOCAB, on_small
+from outrider.bench.audit.toy_heads import toy_head, toy_medusa
 from outrider.drafters import assemble, parse_drafter
 from outrider.engine.engine import Engine
 from outrider.engine.result import Result
@@ -126,8 +127,11 @@ def _toy_drafter(spec: str, target: ToyTarget, options: Mapping[str, Any]) -> Dr
     fitted = getattr(DRAFTERS.load(parsed.name), "fitted", None)
     if fitted is not None:
         options = fitted(options, len(target.layer_bytes))
-    like = None
-    if parsed.model is not None:
+    like: Any = None
+    part = parsed.parts[-1] if parsed.parts else parsed.name
+    if parsed.model is not None and getattr(DRAFTERS.load(part), "takes_head", False):
+        like = toy_medusa(target) if part == "medusa" else toy_head(target)
+    elif parsed.model is not None:
         model = ToyTarget(VOCAB, seed=9, like=target, share=Fraction(1, 2))
         like = LoadedModel("toy", model, ToyTokenizer(VOCAB))
     return assemble(parsed, LoadedModel("toy", target, ToyTokenizer(VOCAB)), like, options)

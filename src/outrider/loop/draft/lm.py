@@ -108,6 +108,8 @@ class ModelDrafter:
         if model is None:
             raise OptionError("the drafter 'lm' needs a model: write lm:PATH")
         read = read_options(ModelOptions, "lm", options)
+        if read.width == 1 and not read.tree:
+            return cls(model.target, target.vocab_size, relative_cost(model.target, target))
         return model_drafter(model.target, target, width=read.width, tree=read.tree)
 
     @classmethod
