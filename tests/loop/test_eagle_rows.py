@@ -45,7 +45,7 @@ class Text:
         self.tokens += tokens
 
     def slow(self, path: Sequence[int]) -> Tensor:
-        """Return the logits [V] after a path."""
+        """Return the logits [Vd] after a path."""
         attend, head = Growing(), self.head
         text = [*self.tokens, *path]
         count = len(self.tokens) - 1
@@ -54,7 +54,7 @@ class Text:
         for position in range(count, len(text) - 1):
             x = head.fed_back(x[-1:])
             x = head(x, self.embedding[text[position + 1]][None], torch.tensor([position]), attend)
-        return head.expand(head.logits(x[-1]))
+        return head.logits(x[-1])
 
 
 def grown(draw: random.Random, branches: Branches, count: int) -> None:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from outrider.cache.base import Cache, CacheKind
 from outrider.heads.passes import ReadyHead
-from outrider.heads.vocab import expand
 from outrider.loop.draft.held import Branches, shared
 from outrider.models.base import Batch
 
@@ -62,7 +61,7 @@ class HeadReader:
     """Runs a head over states of the target and over chosen nodes of trees, of many sequences at once."""
 
     def __init__(self, head: ReadyHead) -> None:
-        self._head, self._ids, self._vocabulary = head.passes, head.target_ids, head.vocab_size
+        self._head, self.target_ids, self.vocab_size = head.passes, head.target_ids, head.vocab_size
         self.context_limit = head.context_limit
         self.caches: tuple[CacheKind, ...] = (CacheKind(head.new_cache, head.context_limit, of_states=True),)
 
@@ -107,7 +106,7 @@ class HeadReader:
         for (followed, _, chosen), own in zip(wants, logits, strict=True):
             if followed.logits is not None:
                 own[-1] = followed.logits
-            results.append(self._fit(torch.stack([own[node] for node in chosen])))
+            results.append(torch.stack([own[node] for node in chosen]))
         return results
 
     def _read(self, many: Sequence[Followed]) -> None:
@@ -163,10 +162,6 @@ class HeadReader:
             results.append(output.logits[done : done + len(nodes)])
             done += len(nodes)
         return results
-
-    def _fit(self, logits: Tensor) -> Tensor:
-        """Return [W, V]: a token that the head cannot name has no weight."""
-        return logits if self._ids is None else expand(logits, self._ids, self._vocabulary)
 
 
 class _Rows:

@@ -89,16 +89,20 @@ class Read(Protocol):
 class Reader(Protocol):
     """Tells what a model expects after nodes of trees, of many sequences at once."""
 
+    vocab_size: int
+    """The target's V."""
     context_limit: int
     caches: tuple[CacheKind, ...]
     """As `Drafter.caches`: one, or none."""
+    target_ids: Tensor | None
+    """[Vd]: the tokens that logits are of, rising; None where they are of all tokens."""
 
     def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Any:
         """Return a `Read` of a new sequence, with the cache that is given, or a new one."""
         ...
 
     def read(self, wants: Sequence[tuple[Any, Branches, Sequence[int]]]) -> list[Tensor]:
-        """Return for each sequence the logits [W, V] after its chosen nodes, in their order.
+        """Return for each sequence the logits [W, V] (or Vd) after its chosen nodes, in their order.
 
         A node is read once; −1 is the last committed token.
         """
@@ -113,8 +117,9 @@ class TreeReader:
     """
 
     def __init__(self, model: Target, vocabulary: int) -> None:
-        self._model, self._vocabulary = model, vocabulary
+        self._model, self.vocab_size = model, vocabulary
         self.context_limit = model.context_limit
+        self.target_ids: Tensor | None = None
         self.caches: tuple[CacheKind, ...] = (CacheKind(model.new_cache, model.context_limit),)
 
     def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Held:
@@ -131,7 +136,7 @@ class TreeReader:
         logits = self._model.forward(batch.pack(), [held.cache for held, _, _ in wants])
         for (held, _, _), rows in zip(wants, kept, strict=True):
             held.cache.keep(rows)
-        fitted = _fit(logits, self._vocabulary)
+        fitted = _fit(logits, self.vocab_size)
         ends = list(itertools.accumulate(len(chosen) for _, _, chosen in wants))
         return [fitted[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 

@@ -8,10 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from outrider.cache.base import Cache, CacheKind
+from outrider.heads.vocab import expand
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.growth import Growth, Learned
 from outrider.loop.draft.held import Branches, Read, Reader
 from outrider.loop.draft.mixed import MixedGuesses
+from outrider.loop.draft.named import NamedLaws
 from outrider.loop.draft.shape import Shape, comb, height, within
 from outrider.sampling.law import LogitLaws
 from outrider.sampling.threads import one_thread
@@ -48,6 +50,7 @@ class ModelTreeDrafter:
         self.name, self.has_law, self.cost = name, beside is None, cost
         self.observes = beside is not None and beside.observes
         self._reader = reader
+        self._names: list[int] = [] if reader.target_ids is None else reader.target_ids.tolist()
         self.caches: tuple[CacheKind, ...] = reader.caches
         self._width, self._shape, self._levels, self._beside = width, shape, levels, beside
 
@@ -70,11 +73,20 @@ class ModelTreeDrafter:
             for index, logits in zip(going, self._reader.read(wants), strict=True):
                 ask, draft, nodes = asks[index], drafts[index], chosen[index]
                 paths = [draft.branches.text(node) for node in nodes]
-                laws = LogitLaws(logits, ask.params, ask.processing, paths.__getitem__)
+                laws = self._laws(ask, logits, paths)
                 draft.passed()
                 with one_thread():
                     for row, node in enumerate(nodes):
                         draft.expand(node, laws, row)
+
+    def _laws(self, ask: Ask, logits: Tensor, paths: Sequence[Sequence[int]]) -> LogitLaws:
+        """Return the laws of rows; over the tokens that have logits where only the likeliest count."""
+        path = paths.__getitem__
+        if self._names and ask.params.greedy and ask.processing is None:
+            return NamedLaws(logits, ask.params, path, self._names)
+        if self._reader.target_ids is not None:
+            logits = expand(logits, self._reader.target_ids, self._reader.vocab_size)
+        return LogitLaws(logits, ask.params, ask.processing, path)
 
     def observe(self, state: tuple[Read, Learned, Any], tree: DraftTree, rows: Rows) -> None:
         """Show the other guessers the target's rows."""

@@ -15,7 +15,6 @@ from torch import Tensor
 from outrider.cache.base import Cache, CacheKind
 from outrider.errors import OptionError
 from outrider.heads.medusa import MedusaHeads
-from outrider.heads.vocab import expand
 from outrider.loop.draft.held import Branches
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
@@ -49,7 +48,7 @@ class Foreseen:
     end: int = 0
     """The position after that of the state."""
     logits: Tensor | None = None
-    """Of all heads after that state, [K, V]; None where they were not asked for."""
+    """Of all heads after that state, [K, Vd]; None where they were not asked for."""
     cache: NoCache = field(default_factory=NoCache)
     round: Any = None
 
@@ -69,6 +68,7 @@ class MedusaReader:
     def __init__(self, heads: MedusaHeads, context_limit: int) -> None:
         self._heads, self.context_limit = heads.eval(), context_limit
         self.levels = heads.config.heads
+        self.target_ids, self.vocab_size = heads.target_ids, heads.config.vocab_size
         self.caches: tuple[CacheKind, ...] = ()
 
     def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Foreseen:
@@ -82,8 +82,6 @@ class MedusaReader:
         if new:
             states = torch.stack([foreseen.state for foreseen in new if foreseen.state is not None])
             logits = self._heads(states)  # [K, B, Vd]
-            if self._heads.target_ids is not None:
-                logits = expand(logits, self._heads.target_ids, self._heads.config.vocab_size)
             for index, foreseen in enumerate(new):
                 foreseen.logits = logits[:, index]
         results = []
