@@ -79,17 +79,19 @@ def load_contestants(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     weights: str = "auto",
+    activations: str = "auto",
     device: str = "auto",
 ) -> list[LoadContestant]:
     """Return plain decoding first, then each drafter once; errors as from `build_drafter`.
 
     `options`: by the drafter's name without what stands after its colon. "failing:" before a drafter's name
-    spoils its guesses. Models to draft with are loaded in `weights` on `device`.
+    spoils its guesses. Models to draft with are loaded with `weights` and
+    `activations` on `device`.
     """
     found = []
     for name in dict.fromkeys([BASELINE, *names]):
         spec = parse_drafter(drafter_of(name))
-        model = draft_model(spec, llm.model, weights=weights, device=device)
+        model = draft_model(spec, llm.model, weights=weights, activations=activations, device=device)
         own = (options or {}).get(spec.name, {})
         found.append(LoadContestant(name, llm, spec, model, own, name.startswith(PREFIX)))
         found[-1].fresh()  # options that are wrong are found before anything runs

@@ -56,6 +56,7 @@ def load(
     ] = 0,
     chat: options.Chat = None,
     weights: options.Weights = "auto",
+    activations: options.Activations = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
     out: options.Out = None,
@@ -107,6 +108,7 @@ def load(
         guarantee=guarantee,
         lossy=allow_lossy,
         weights=weights,
+        activations=activations,
         device=device,
         budget=budget,
         fill_budget=fill_budget,
@@ -114,7 +116,9 @@ def load(
     )
     asked = encoded(llm, prompts, chat=chat, notes=notes)
     with notes.status("loading what is compared"):
-        contestants = load_contestants(llm, names, settings, weights=weights, device=device)
+        contestants = load_contestants(
+            llm, names, settings, weights=weights, activations=activations, device=device
+        )
     most = running or max([Limits().running, *(load.clients or 0 for load in loads)])
     measured: list[Measured] = []
     interrupted = False

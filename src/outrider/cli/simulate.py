@@ -80,6 +80,7 @@ def simulate(
         int, typer.Option("--seed", min=0, metavar="S", help="Seed of what is kept, and of arrivals.")
     ] = 0,
     weights: options.Weights = "auto",
+    activations: options.Activations = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
     out: options.Out = None,
@@ -114,7 +115,7 @@ def simulate(
     from outrider.bench.curves import scaled
     from outrider.bench.provenance import provenance
 
-    loaded, latency, draft = _curves(model, spec, weights, device, threads)
+    loaded, latency, draft = _curves(model, spec, weights, activations, device, threads)
     latency = scaled(latency, scale)
     lengths = _lengths(loaded, suite, limit, prompt_tokens, max_tokens)
     most = running or max([Limits().running, *(load.clients or 0 for load in loads)])
@@ -157,7 +158,7 @@ def simulate(
 
 
 def _curves(
-    name: str, spec: DrafterSpec, weights: str, device: str, threads: int | None
+    name: str, spec: DrafterSpec, weights: str, activations: str, device: str, threads: int | None
 ) -> tuple[LoadedModel | None, Latency, Latency | None]:
     """Return the model, if it is one, its curve, and that of the draft model."""
     from outrider.bench.curves import PUBLISHED, read_latency, with_reading
@@ -171,8 +172,10 @@ def _curves(
             raise OptionError(f"a draft model is timed beside its target, and {name!r} is only a curve")
         return None, PUBLISHED[name] if name in PUBLISHED else read_latency(Path(name)), None
     notes = terminal.console(stderr=True)
-    loaded = load_llm(name, notes, weights=weights, device=device, threads=threads).model
-    draft = draft_model(spec, loaded, weights=weights, device=device)
+    loaded = load_llm(
+        name, notes, weights=weights, activations=activations, device=device, threads=threads
+    ).model
+    draft = draft_model(spec, loaded, weights=weights, activations=activations, device=device)
     with notes.status("timing passes"):
         latency = with_reading(loaded.target, measured_latency(loaded).get())
         return loaded, latency, None if draft is None else measured_latency(draft).get()

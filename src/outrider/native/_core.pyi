@@ -77,6 +77,7 @@ def make_decoder(
     dim: int,
     eps: float,
     isa: str | None = None,
+    bytes: bool = False,
 ) -> Decoder: ...
 
 class Reader:
