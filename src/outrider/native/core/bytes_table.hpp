@@ -21,16 +21,26 @@ using outrider::kBlock, outrider::kSuper, outrider::groups_of;
 
 namespace {
 
+// Bytes 0 1 2 3 with a zero after each.
+inline uint64_t spread(uint32_t bytes) {
+    const uint64_t pairs = (bytes | uint64_t(bytes) << 16) & 0x0000FFFF0000FFFF;
+    return (pairs | pairs << 8) & 0x00FF00FF00FF00FF;
+}
+
 void quantise(const float* x, int stride, int32_t* words, float* scale, float* sum) {
     int32_t n[32];
     *scale = round_bytes(x, n);
-    const auto byte = [&](int i) { return uint32_t(uint8_t(n[i])); };
-    for (int i = 0; i < kQuads; ++i) {
-        const int at = 8 * (i / 2) + 2 * (i % 2);
-        words[i * stride] = int32_t(byte(at) | byte(at + 4) << 8 | byte(at + 1) << 16 | byte(at + 5) << 24);
+    uint8_t bytes[32];
+    for (int i = 0; i < 32; ++i) bytes[i] = uint8_t(n[i]);
+    for (int i = 0; i < kQuads; i += 2) {
+        uint32_t first, second;
+        __builtin_memcpy(&first, bytes + 4 * i, sizeof first), __builtin_memcpy(&second, bytes + 4 * i + 4, sizeof second);
+        const uint64_t both = spread(first) | spread(second) << 8;
+        words[i * stride] = int32_t(uint32_t(both)), words[(i + 1) * stride] = int32_t(uint32_t(both >> 32));
     }
     uint32_t first = 0, second = 0;  // wrap where a value is not finite
-    for (int i = 0; i < 16; ++i) first += uint32_t(n[i]), second += uint32_t(n[16 + i]);
+    for (int i = 0; i < 16; ++i) first += uint32_t(n[i]);
+    for (int i = 16; i < 32; ++i) second += uint32_t(n[i]);
     words[kQuads * stride] = int32_t(0u - first), words[(kQuads + 1) * stride] = int32_t(0u - second);
     words[(kQuads + 2) * stride] = int32_t(0u - first - second);
     *sum = *scale * float(int32_t(first + second));
