@@ -60,20 +60,19 @@ def relative(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_eight_bits_are_close_to_floats_and_sixteen_closer(kind: str, directory: Path) -> None:
-    """An eighth bit is the sign: the last of seven is worth a hundredth and more of the largest of 32."""
+    """Seven bits and a sign: an input is off by up to 1/254 of the largest of its 32.
+
+    Measured 2e-2 (Q5_0) to 1.9e-1 (Q6_K); in random weights nothing else comes close to a largest logit.
+    """
     exact = block_logits(kind, "float", None, directory)
     fine, coarse = (relative(block_logits(kind, each, None, directory), exact) for each in BOTH)
-    assert 20 * fine < coarse < BOUND
-
-
-BOUND = 0.2
-"""Of random blocks, whose errors add up to more than those of a trained model: measured, see below."""
+    assert 20 * fine < coarse < 0.25
 
 
 @pytest.mark.parametrize("activations", BOTH)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_instruction_set_gives_the_same_numbers(kind: str, activations: str, directory: Path) -> None:
-    """Sums of integers are exact; portable code rounds products of floats before they are added."""
+    """Sums of integers are exact; portable code rounds products of floats before it adds them."""
     found = {}
     for isa in ("amx", "avx512", "avx2", "neon", "portable"):
         try:
@@ -87,8 +86,8 @@ def test_every_instruction_set_gives_the_same_numbers(kind: str, activations: st
     assert relative(first, plain) < ROUNDING[activations]
 
 
-ROUNDING = {"int16": 1e-3, "int8": 0.2}
-"""Where a sum is rounded otherwise, an activation may become another integer."""
+ROUNDING = {"int16": 1e-3, "int8": 2e-2}
+"""Where a sum is rounded otherwise, an activation may become another integer: measured 1.7e-4 and 9e-3."""
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
@@ -112,8 +111,11 @@ def test_inputs_that_are_all_zero_give_zeros() -> None:
     assert not bool(logits(model).any())
 
 
-def test_activations_are_named_where_they_are_not_what_auto_takes(tmp_path: Path) -> None:
+def test_activations_are_named_where_they_are_not_what_auto_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Curves of what a pass costs, and results, are told apart by these names."""
+    monkeypatch.setenv("OUTRIDER_CACHE", str(tmp_path / "cache"))
     path = write_blocks(tmp_path / "model.gguf", block_config("Q4_1"), lambda _: "Q4_1")
     usual, fine, coarse = (
         load_model(path, device="cpu", implementation="native", activations=name)
