@@ -39,7 +39,7 @@ class NativeDecoder:
     "bf16", "int8", "file" for the formats of a GGUF file, or "auto": "file" for a file of quantised blocks,
     else fp16 with those matrices in fp32 whose values don't fit. Matrices of int8 or of blocks take their
     inputs as integers, with one scale for 32 of a row: `activations` "int16" (what "auto" takes) or "int8",
-    which is coarser and takes about half the time for many rows. OptionError where they are named and no
+    which is coarser and takes less time for many rows. OptionError where they are named and no
     matrix takes integers. `isa` names the instruction set (None: the best of this processor; ValueError where
     it has no such one). Passes of a model run one at a time; the interpreter's lock is released meanwhile.
     """
