@@ -160,7 +160,7 @@ def test_a_draft_model_is_used_and_one_of_other_tokens_is_refused(
     monkeypatch.setattr("outrider.models.load.load_model", load_model)
     made = build_drafter("lm:right", llm.model, weights="int8", device="cpu")
     assert isinstance(made, ModelDrafter)
-    assert asked == [{"weights": "int8", "device": "cpu"}]
+    assert asked == [{"weights": "int8", "activations": "auto", "device": "cpu"}]
     result = llm.using(drafter="lm:right").generate("ab", max_tokens=20, temperature=1.0, seed=1)
     assert result.speculation.accepted == result.speculation.drafted > 0
     with pytest.raises(VocabularyError, match="id 0 is 'a' for the target and 'b' for the draft"):

@@ -75,18 +75,24 @@ def build_drafter(
     target: LoadedModel,
     *,
     weights: str = "auto",
+    activations: str = "auto",
     device: str = "auto",
     options: Mapping[str, Any] | None = None,
 ) -> Drafter:
     """Make the drafter that `spec` names, with its options by name; its model is loaded like the target."""
     parsed = parse_drafter(spec)
     check_drafter_options(options)
-    model = draft_model(parsed, target, weights=weights, device=device)
+    model = draft_model(parsed, target, weights=weights, activations=activations, device=device)
     return assemble(parsed, target, model, options or {})
 
 
 def draft_model(
-    spec: DrafterSpec, target: LoadedModel, *, weights: str = "auto", device: str = "auto"
+    spec: DrafterSpec,
+    target: LoadedModel,
+    *,
+    weights: str = "auto",
+    activations: str = "auto",
+    device: str = "auto",
 ) -> LoadedModel | Ready | None:
     """Load the model or the head that a parsed name drafts with; None where it names none.
 
@@ -103,7 +109,7 @@ def draft_model(
     from outrider.models.compare import check_same_vocabulary
     from outrider.models.load import load_model
 
-    model = load_model(spec.model, weights=weights, device=device)
+    model = load_model(spec.model, weights=weights, activations=activations, device=device)
     check_same_vocabulary(
         target.tokenizer, model.tokenizer, target.target.vocab_size, model.target.vocab_size
     )

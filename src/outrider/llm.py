@@ -45,6 +45,7 @@ class LLM:
         latency: MeasuredLatency | None = None,
         prefixes: PrefixStore | None = None,
         weights: str = "auto",
+        activations: str = "auto",
         device: str = "auto",
     ) -> None:
         """`latency` tells what draft nodes cost; it is measured now if the drafter asks for it.
@@ -60,7 +61,7 @@ class LLM:
         self._latency = latency
         self._curve = None if latency is None or not drafter.weighs_costs else latency.get()
         self.prefixes = prefixes
-        self._weights, self._device = weights, device
+        self._numbers = {"weights": weights, "activations": activations, "device": device}
 
     @overload
     def generate(
@@ -158,9 +159,7 @@ class LLM:
             made, name = drafter, drafter.name
         elif drafter is not None or drafter_options is not None:
             name = name if drafter is None else drafter
-            made = build_drafter(
-                name, self.model, weights=self._weights, device=self._device, options=drafter_options
-            )
+            made = build_drafter(name, self.model, options=drafter_options, **self._numbers)
         latency = self._latency
         if fill_budget is not None:
             checks.switch("fill_budget", fill_budget)
@@ -175,8 +174,7 @@ class LLM:
             budget=self.budget if budget is None else check_budget(budget),
             latency=latency,
             prefixes=self.prefixes,
-            weights=self._weights,
-            device=self._device,
+            **self._numbers,
         )
 
     @property
@@ -216,6 +214,7 @@ def load(
     guarantee: str | None = None,
     lossy: bool = False,
     weights: str = "auto",
+    activations: str = "auto",
     device: str = "auto",
     budget: int | None = None,
     fill_budget: bool = False,
@@ -233,8 +232,9 @@ def load(
     about it, by name. `rule`: "auto" or the name of one; `guarantee`: "same_tokens" (what
     "auto" keeps) or
     "same_law"; `lossy=True` is needed for a rule that changes the distribution of the text. `weights`:
-    "auto", "fp32", "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `budget`: most draft nodes of
-    one pass. Drafts are cut where more nodes do not pay, by the measured time of a pass on this machine; with
+    "auto", "fp32", "fp16", "bf16", "int8" or "file" (a GGUF file's own blocks). `activations`: what int8
+    weights and blocks are multiplied with, "auto", "int16" or "int8". `budget`: most draft nodes of one pass.
+    Drafts are cut where more nodes do not pay, by the measured time of a pass on this machine; with
     `fill_budget` nodes count as free. `prefix_bytes`: memory for keys and values of texts that have been run
     (a draft model's own included);
     a later prompt that begins with one of them (a further turn of a chat, another question about a document)
@@ -255,8 +255,9 @@ def load(
         torch.set_num_threads(threads)
     parse_drafter(drafter)  # what cannot be a drafter fails before weights are read
     check_drafter_options(drafter_options)
-    loaded = load_model(model, weights=weights, device=device, tokenizer=tokenizer)
-    made = build_drafter(drafter, loaded, weights=weights, device=device, options=drafter_options)
+    numbers = {"weights": weights, "activations": activations, "device": device}
+    loaded = load_model(model, tokenizer=tokenizer, **numbers)
+    made = build_drafter(drafter, loaded, options=drafter_options, **numbers)
     return LLM(
         loaded,
         made,
@@ -267,8 +268,7 @@ def load(
         budget=budget,
         latency=None if fill_budget else measured_latency(loaded),
         prefixes=_prefixes(loaded, prefix_bytes),
-        weights=weights,
-        device=device,
+        **numbers,
     )
 
 
@@ -286,7 +286,7 @@ def measured_latency(model: LoadedModel) -> MeasuredLatency:
     """Return the model's latency curve, to be measured when a drafter first asks for it."""
     import torch
 
-    details = ("architecture", "parameters", "weights", "kernel", "device")
+    details = ("architecture", "parameters", "weights", "activations", "kernel", "device")
     subject = {name: str(model.details.get(name)) for name in details}
     subject |= {"processor": processor(), "threads": str(torch.get_num_threads()), "model": model.name}
     return MeasuredLatency(model.target, subject, cache_directory("latency"))

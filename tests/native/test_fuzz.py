@@ -74,7 +74,15 @@ class Model:
             return numbers.normal(1, 0.3, size).astype(np.float32)
 
         self.core = _core.make_decoder(
-            s.vocab, s.hidden, s.inner, s.heads, s.kv_heads, s.dim, 1e-5, chance.choice(ISAS)
+            s.vocab,
+            s.hidden,
+            s.inner,
+            s.heads,
+            s.kv_heads,
+            s.dim,
+            1e-5,
+            chance.choice(ISAS),
+            chance.random() < 0.5,
         )
         queries, keys = s.heads * s.dim, s.kv_heads * s.dim
         sizes = {

@@ -22,7 +22,8 @@ from tiny import RandomSource, tiny_config
 from tiny_blocks import KINDS, block_config, block_source, write_blocks
 
 ISAS = ("amx", "avx512", "avx2", "neon", "portable")
-FLOATS = ("fp32", "fp16", "bf16", "int8")
+PLAIN = (("fp32", "auto"), ("fp16", "auto"), ("bf16", "auto"), ("int8", "int16"), ("int8", "int8"))
+"""Formats of weights with the activations that they take."""
 SHAPES = {
     **VARIANTS,
     "odd sizes": {"hidden": 40, "inner": 72, "heads": 5, "kv_heads": 1, "head_dim": 20},
@@ -34,18 +35,19 @@ LENGTHS = [1, 5, 17, 63, 64, 65, 130, 200]
 
 
 @lru_cache
-def decoder(shape: str, weights: str, isa: str) -> NativeDecoder:
+def decoder(shape: str, weights: str, isa: str, activations: str = "auto") -> NativeDecoder:
     config = tiny_config(**SHAPES[shape])
     if shape == "every bias":
         config = replace(config, output_bias=True, mlp_bias=True)
-    return NativeDecoder(config, RandomSource(config), weights=weights, isa=isa)
+    return NativeDecoder(config, RandomSource(config), weights=weights, activations=activations, isa=isa)
 
 
 @lru_cache
-def block_decoder(kind: str, isa: str, directory: Path) -> NativeDecoder:
+def block_decoder(kind: str, activations: str, isa: str, directory: Path) -> NativeDecoder:
     config = block_config(kind, window=13)
     path = write_blocks(directory / f"{kind}.gguf", config, lambda _: kind)
-    return NativeDecoder(config, block_source(path, config), weights="file", isa=isa)
+    source = block_source(path, config)
+    return NativeDecoder(config, source, weights="file", activations=activations, isa=isa)
 
 
 @pytest.fixture(scope="module")
@@ -75,32 +77,35 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize("weights", FLOATS)
+@pytest.mark.parametrize(("weights", "activations"), PLAIN)
 @given(shape=st.sampled_from(sorted(SHAPES)), seed=st.integers(0, 10**9))
 @settings(max_examples=12, deadline=None)
 def test_a_row_of_float_weights_is_the_same_in_any_company(
-    weights: str, isa: str, shape: str, seed: int
+    weights: str, activations: str, isa: str, shape: str, seed: int
 ) -> None:
     chance = random.Random(seed)
-    check_rows(decoder(shape, weights, isa), chance, LENGTHS, lambda: any_threads(chance))
+    check_rows(decoder(shape, weights, isa, activations), chance, LENGTHS, lambda: any_threads(chance))
 
 
 @pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("activations", ["int16", "int8"])
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 10**9))
 @settings(max_examples=3, deadline=None)
 def test_a_row_of_block_weights_is_the_same_in_any_company(
-    kind: str, isa: str, directory: Path, seed: int
+    kind: str, activations: str, isa: str, directory: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
-    check_rows(block_decoder(kind, isa, directory), chance, LENGTHS[:6], lambda: any_threads(chance))
+    check_rows(
+        block_decoder(kind, activations, isa, directory), chance, LENGTHS[:6], lambda: any_threads(chance)
+    )
 
 
 @pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize("weights", ["fp16", "int8"])
-def test_every_number_of_rows_gives_the_same_rows(weights: str, isa: str) -> None:
+@pytest.mark.parametrize(("weights", "activations"), [("fp16", "auto"), ("int8", "int16"), ("int8", "int8")])
+def test_every_number_of_rows_gives_the_same_rows(weights: str, activations: str, isa: str) -> None:
     """From one row to more than two tiles of any instruction set, as siblings and as a chain."""
-    model, chance = decoder("grouped", weights, isa), random.Random(1)
+    model, chance = decoder("grouped", weights, isa, activations), random.Random(1)
     cache = model.new_cache()
     read(model, cache, range(1, 30), lambda: 8, lambda: None)
     tokens = tuple(chance.randrange(97) for _ in range(37))

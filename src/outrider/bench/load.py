@@ -98,19 +98,23 @@ def load_contestants(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     weights: str = "auto",
+    activations: str = "auto",
     device: str = "auto",
 ) -> list[LoadContestant]:
     """Return plain decoding first, then each drafter once; errors as from `build_drafter`.
 
     `names`: as `parse_load_name` takes them. `options`: by the drafter's name without what stands after its
-    colon. Models to draft with are loaded in `weights` on `device`, once each.
+    colon. Models to draft with are loaded with `weights` and `activations` on
+    `device`, once each.
     """
     found = []
     models: dict[str | None, LoadedModel | Ready | None] = {}
     for name in dict.fromkeys([BASELINE, *names]):
         parsed = parse_load_name(name)
         if parsed.spec.model not in models:
-            models[parsed.spec.model] = draft_model(parsed.spec, llm.model, weights=weights, device=device)
+            models[parsed.spec.model] = draft_model(
+                parsed.spec, llm.model, weights=weights, activations=activations, device=device
+            )
         own = (options or {}).get(parsed.spec.name, {})
         found.append(LoadContestant(name, llm, parsed, models[parsed.spec.model], own))
         found[-1].fresh()  # options that are wrong are found before anything runs

@@ -77,6 +77,7 @@ def run(
         bool, typer.Option("--turns", help="Run all turns of a prompt; answers are plain decoding's.")
     ] = False,
     weights: options.Weights = "auto",
+    activations: options.Activations = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
     out: options.Out = None,
@@ -116,6 +117,7 @@ def run(
         guarantee=guarantee,
         lossy=allow_lossy,
         weights=weights,
+        activations=activations,
         device=device,
         budget=budget,
         fill_budget=fill_budget,
@@ -154,6 +156,9 @@ def curve(
     weights: Annotated[
         str, typer.Option("--weights", metavar="A,B,…", help="Formats of the weights, each as in generate.")
     ] = "auto",
+    activations: Annotated[
+        str, typer.Option("--activations", metavar="A,B,…", help="Activations, each as in generate.")
+    ] = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
     out: options.Out = None,
@@ -161,7 +166,7 @@ def curve(
 ) -> None:
     """Time one pass over 1 to 32 rows.
 
-    With several implementations or formats, the passes of all are timed in turns.
+    With several implementations, formats or activations, the passes of all are timed in turns.
     """
     check_out(out)
 
@@ -180,6 +185,7 @@ def curve(
         notes,
         passes=listed_names(passes),
         weights=listed_names(weights),
+        activations=listed_names(activations),
         device=device,
         threads=threads,
     )
@@ -207,6 +213,7 @@ def roofline(
         str, typer.Option("--pass", metavar="NAME", help="Implementation: auto, native or pytorch.")
     ] = "auto",
     weights: options.Weights = "auto",
+    activations: options.Activations = "auto",
     threads: options.Threads = None,
     out: options.Out = None,
     as_json: options.Json = False,
@@ -222,7 +229,13 @@ def roofline(
 
     notes = terminal.console(stderr=True)
     (loaded,) = load_passes(
-        model, notes, passes=[implementation], weights=[weights], device="cpu", threads=threads
+        model,
+        notes,
+        passes=[implementation],
+        weights=[weights],
+        activations=[activations],
+        device="cpu",
+        threads=threads,
     )
     with notes.status("timing reads and passes"):
         measured = measure_roofline(loaded.target, context=context, repeats=repeats)

@@ -47,6 +47,7 @@ def load(
     ] = 0,
     chat: options.Chat = None,
     weights: options.Weights = "auto",
+    activations: options.Activations = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
     out: options.Out = None,
@@ -92,6 +93,7 @@ def load(
         guarantee=guarantee,
         lossy=allow_lossy,
         weights=weights,
+        activations=activations,
         device=device,
         budget=budget,
         fill_budget=fill_budget,
@@ -99,7 +101,9 @@ def load(
     )
     texts = encoded(llm, prompts, chat=chat, notes=notes)
     with notes.status("loading what is compared"):
-        contestants = load_contestants(llm, names, settings, weights=weights, device=device)
+        contestants = load_contestants(
+            llm, names, settings, weights=weights, activations=activations, device=device
+        )
     most = loads.most_running(running, asked)
     measured: list[Measured] = []
     interrupted = False

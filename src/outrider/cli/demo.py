@@ -35,6 +35,7 @@ def demo(
     temperature: options.Temperature = 0.0,
     seed: options.Seed = 0,
     weights: options.Weights = "auto",
+    activations: options.Activations = "auto",
     threads: options.Threads = None,
     as_json: options.Json = False,
 ) -> None:
@@ -52,7 +53,9 @@ def demo(
     out = None if as_json else terminal.console()
     notes = terminal.console(stderr=True)
     with notes.status("loading the embedded model"):
-        plain = outrider.load("demo", drafter="none", weights=weights, threads=threads)
+        plain = outrider.load(
+            "demo", drafter="none", weights=weights, activations=activations, threads=threads
+        )
         drafting = plain.using(drafter="suffix")
         for llm in (plain, drafting):
             llm.generate("Hello", replace(params, max_tokens=8))

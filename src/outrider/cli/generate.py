@@ -71,6 +71,7 @@ def generate(
     ] = None,
     ignore_eos: options.IgnoreEos = False,
     weights: options.Weights = "auto",
+    activations: options.Activations = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
     show: Annotated[
@@ -134,6 +135,7 @@ def generate(
             guarantee=guarantee,
             lossy=allow_lossy,
             weights=weights,
+            activations=activations,
             device=device,
             budget=budget,
             fill_budget=fill_budget,

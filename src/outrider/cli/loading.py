@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,37 +49,40 @@ def load_passes(
     *,
     passes: Sequence[str],
     weights: Sequence[str],
+    activations: Sequence[str],
     device: str,
     threads: int | None,
 ) -> list[LoadedModel]:
-    """Load a model once for each implementation of the pass in each format of the weights.
+    """Load a model once for each implementation of the pass, format of the weights and kind of activations.
 
     UnknownNameError before anything is loaded; OptionError where none is named or a kernel comes twice.
     """
     import torch
 
-    from outrider.models.decoder import check_weights
+    from outrider.models.decoder import check_activations, check_weights
     from outrider.models.load import load_model
     from outrider.models.passes import check_pass
 
-    if not passes or not weights:
-        raise OptionError("--pass and --weights each need a name; leave them out for auto")
+    if not passes or not weights or not activations:
+        raise OptionError("--pass, --weights and --activations each need a name; leave them out for auto")
     for name in passes:
         check_pass(name)
     for name in weights:
         check_weights(name)
+    for name in activations:
+        check_activations(name)
     if threads is not None:
         torch.set_num_threads(threads)
     found: dict[str, LoadedModel] = {}
-    for name in passes:
-        for form in weights:
-            with notes.status(f"loading {model}"):
-                loaded = load_model(model, weights=form, device=device, implementation=name)
-            announce(loaded, notes)
-            kernel = loaded.details["kernel"]
-            if kernel in found:
-                raise OptionError(f"--pass {name} --weights {form} is {kernel!r} once more; leave one out")
-            found[kernel] = loaded
+    for name, form, integers in itertools.product(passes, weights, activations):
+        with notes.status(f"loading {model}"):
+            loaded = load_model(model, weights=form, activations=integers, device=device, implementation=name)
+        announce(loaded, notes)
+        kernel = loaded.details["kernel"]
+        if kernel in found:
+            asked = f"--pass {name} --weights {form}" + f" --activations {integers}" * (len(activations) > 1)
+            raise OptionError(f"{asked} is {kernel!r} once more; leave one out")
+        found[kernel] = loaded
     return list(found.values())
 
 

@@ -68,6 +68,14 @@ Weights = Annotated[
         help="Format of the weights: auto, fp32, fp16, bf16, int8, or file (a GGUF file's own blocks).",
     ),
 ]
+Activations = Annotated[
+    str,
+    typer.Option(
+        "--activations",
+        metavar="NAME",
+        help="What weights of int8 or of blocks are multiplied with: auto (int16), int16, or int8.",
+    ),
+]
 Device = Annotated[str, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
 Threads = Annotated[
     int | None,

@@ -36,6 +36,7 @@ def plan(
         int, typer.Option("--context", min=0, metavar="N", help="Cached tokens of every sequence.")
     ] = 256,
     weights: options.Weights = "auto",
+    activations: options.Activations = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
     plot: Annotated[
@@ -78,11 +79,13 @@ def plan(
     from outrider.planner.forecast import Costs
 
     notes = terminal.console(stderr=True)
-    loaded = load_llm(model, notes, weights=weights, device=device, threads=threads).model
+    loaded = load_llm(
+        model, notes, weights=weights, activations=activations, device=device, threads=threads
+    ).model
     room = loaded.target.context_limit - 1 - question.budget
     if context > room:
         raise OptionError(f"beside drafts of {question.budget} tokens there is room for --context {room}")
-    draft = draft_model(spec, loaded, weights=weights, device=device)
+    draft = draft_model(spec, loaded, weights=weights, activations=activations, device=device)
     with notes.status("timing passes"):
         drafting = None if draft is None else draft_latency(draft)
         costs = Costs(measured_latency(loaded).get(), drafting, context)

@@ -88,6 +88,7 @@ def simulate(
         int, typer.Option("--seed", min=0, metavar="S", help="Seed of what is kept, and of arrivals.")
     ] = 0,
     weights: options.Weights = "auto",
+    activations: options.Activations = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
     out: options.Out = None,
@@ -132,7 +133,7 @@ def simulate(
     from outrider.bench.provenance import provenance
 
     limits = Limits(running=loads.most_running(running, wanted))
-    loaded, machine, draft = _machine(model, parsed.spec, limits, weights, device, threads)
+    loaded, machine, draft = _machine(model, parsed.spec, limits, weights, activations, device, threads)
     nodes = DEFAULT_BUDGET if budget is None else budget
     if isinstance(known, ByTraces):
         assumed: Assumed = known
@@ -181,7 +182,13 @@ def _known(
 
 
 def _machine(
-    name: str, spec: DrafterSpec, limits: Limits, weights: str, device: str, threads: int | None
+    name: str,
+    spec: DrafterSpec,
+    limits: Limits,
+    weights: str,
+    activations: str,
+    device: str,
+    threads: int | None,
 ) -> tuple[LoadedModel | None, Machine, Latency | None]:
     """Return the model, if it is one, what its passes take, and the curve of the draft model."""
     from outrider.bench.curves import PUBLISHED, mean_over_median, read_latency, reading_latency
@@ -197,8 +204,10 @@ def _machine(
             raise OptionError(f"a draft model is timed beside its target, and {name!r} is only a curve")
         return None, Machine(PUBLISHED[name] if name in PUBLISHED else read_latency(Path(name)), limits), None
     notes = terminal.console(stderr=True)
-    loaded = load_llm(name, notes, weights=weights, device=device, threads=threads).model
-    draft = draft_model(spec, loaded, weights=weights, device=device)
+    loaded = load_llm(
+        name, notes, weights=weights, activations=activations, device=device, threads=threads
+    ).model
+    draft = draft_model(spec, loaded, weights=weights, activations=activations, device=device)
     with notes.status("timing passes"):
         target = loaded.target
         latency, reading = measured_latency(loaded).get(), reading_latency(target)

@@ -21,6 +21,7 @@ from outrider.models.source import TensorSource
 from outrider.models.states import chosen_layers
 
 WEIGHTS = ("auto", "fp32", "fp16", "bf16", "int8", "file")
+ACTIVATIONS = ("auto", "int16", "int8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Decoder:
         self.weights = "fp16" if weights == "auto" else weights
         self._may_widen = weights == "auto"
         self._kernel = self._choose_kernel(self.weights)
-        self.kernel = self._kernel.kernel
+        self.kernel, self.activations = self._kernel.kernel, "fp32"
         self._padded: dict[tuple[type[Linear], torch.Size], list[int]] = {}
         self.parameters = 0
         embedding = self._tensor(source, "model.embed_tokens.weight")
@@ -253,4 +254,11 @@ def check_weights(name: str) -> str:
     """Return the name of a format of weights unchanged; UnknownNameError where there is no such format."""
     if name not in WEIGHTS:
         raise UnknownNameError("weights", name, WEIGHTS)
+    return name
+
+
+def check_activations(name: str) -> str:
+    """Return the name of a precision of activations unchanged; UnknownNameError where there is none such."""
+    if name not in ACTIVATIONS:
+        raise UnknownNameError("activations", name, ACTIVATIONS)
     return name

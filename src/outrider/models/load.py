@@ -15,7 +15,7 @@ import torch
 from outrider.errors import LoadError, OptionError, UnsupportedModelError, counted
 from outrider.models.base import LoadedModel, Tokenizer
 from outrider.models.config import DecoderConfig
-from outrider.models.decoder import check_weights
+from outrider.models.decoder import check_activations, check_weights
 from outrider.models.families.base import Family
 from outrider.models.gguf_file import GGUFFile
 from outrider.models.gguf_vocab import tokenizer_from_gguf
@@ -34,6 +34,7 @@ def load_model(
     device: str = "auto",
     tokenizer: Any = None,
     implementation: str = "auto",
+    activations: str = "auto",
 ) -> LoadedModel:
     """Load a model with its tokenizer.
 
@@ -41,7 +42,8 @@ def load_model(
     language model of transformers that is already in memory, which needs its `tokenizer` (of transformers,
     or any object with the methods of `outrider.models.base.Tokenizer`). `weights` is "auto", "fp32", "fp16",
     "bf16", "int8", or "file" for the formats of a GGUF file; `device` is "auto", "cpu", "cuda" or "cuda:N";
-    `implementation` of the lean decoder's pass is "auto", "native" or "pytorch" (see `models.passes`).
+    `implementation` of the lean decoder's pass is "auto", "native" or "pytorch" (see `models.passes`);
+    `activations` is "auto", "int16" or "int8" (see `native.decoder`).
 
     Families with a lean decoder run on it, other architectures through transformers where that is installed.
     LoadError, with what to do, where the model cannot be read; UnsupportedModelError where it could be read
@@ -54,6 +56,7 @@ def load_model(
         check_pass(implementation),
         named_device=device != "auto",
         named_pass=implementation != "auto",
+        activations=check_activations(activations),
     )
     if isinstance(model, str | Path):
         path = locate(str(model))
@@ -206,6 +209,7 @@ def _decoder(
         "architecture": config.family,
         "parameters": decoder.parameters,
         "weights": decoder.weights,
+        "activations": decoder.activations,
         "kernel": decoder.kernel,
         "source": described,
         "notices": notices + said + decoder.notices,

@@ -36,6 +36,8 @@ class Choice:
     """Whether the device was asked for by name."""
     named_pass: bool = False
     """Whether the implementation was; the environment's word does not count."""
+    activations: str = "auto"
+    """What matrices of int8 or of blocks take their inputs as, on the native pass."""
 
 
 def build_decoder(
@@ -43,8 +45,9 @@ def build_decoder(
 ) -> tuple[Decoder | NativeDecoder, list[str]]:
     """Return a decoder and what there is to say about how it came to be chosen.
 
-    CapabilityError where the native pass is asked for by name and cannot be had, OptionError for weights
-    "file" without a GGUF file or an instruction set that this processor lacks.
+    CapabilityError where the native pass is asked for by name and cannot be had, or where activations are
+    named and it does not run; OptionError for weights "file" without a GGUF file, for activations that these
+    weights do not take, or an instruction set that this processor lacks.
     """
     if choice.weights == "file" and not isinstance(source, GGUFSource):
         raise OptionError(
@@ -55,6 +58,12 @@ def build_decoder(
     if choice.implementation == "native" and reason is not None:
         raise CapabilityError(f"the native pass cannot run here: {reason}; use the PyTorch pass (pytorch)")
     if choice.implementation == "pytorch" or reason is not None:
+        if choice.activations != "auto":
+            why = reason or "the PyTorch pass was named"
+            raise CapabilityError(
+                f"activations {choice.activations!r} are the native pass's, which does not run here: {why}; "
+                "leave activations to auto"
+            )
         said = []
         if choice.implementation == "auto" and choice.device.type == "cpu":
             said.append(f"running the slower PyTorch pass: {reason}")
@@ -64,7 +73,9 @@ def build_decoder(
 
     isa = os.environ.get(ISA_VARIABLE, "").lower() or None
     try:
-        native_decoder = NativeDecoder(config, source, weights=choice.weights, isa=isa)
+        native_decoder = NativeDecoder(
+            config, source, weights=choice.weights, activations=choice.activations, isa=isa
+        )
     except ValueError as error:
         if isa is None:
             raise
@@ -91,6 +102,11 @@ def check_pass(name: str) -> str:
 
 def check_adapter(choice: Choice, place: torch.device | None = None) -> None:
     """Refuse what the adapter to transformers cannot honour; `place` is where a model in memory lies."""
+    if choice.activations != "auto":
+        raise CapabilityError(
+            f"activations {choice.activations!r} are for the native pass, and this model runs through "
+            "transformers; leave activations to auto"
+        )
     if choice.named_pass:
         raise CapabilityError(
             f"the {choice.implementation} pass is the lean decoder's, and this model runs through "

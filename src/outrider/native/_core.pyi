@@ -87,6 +87,7 @@ def make_decoder(
     eps: float,
     isa: str | None = None,
     outputs: int | None = None,
+    bytes: bool = False,
 ) -> Decoder: ...
 
 class Reader:

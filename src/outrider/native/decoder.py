@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
-from outrider.errors import CapabilityError
+from outrider.errors import CapabilityError, OptionError
 from outrider.models.base import NORMED, Batch, PassOutput
 from outrider.models.config import DecoderConfig
-from outrider.models.decoder import check_weights
+from outrider.models.decoder import check_activations, check_weights
 from outrider.models.names import EMBEDDING, HEAD
 from outrider.models.source import TensorSource
 from outrider.models.states import chosen_layers
@@ -23,7 +23,7 @@ from outrider.native import _core
 from outrider.native.kv import NativeCache
 from outrider.native.rotation import Rotations
 from outrider.native.store import matrices_of
-from outrider.native.weights import Packer, auto_weights
+from outrider.native.weights import FLOATS, Packer, auto_weights
 
 
 def usable_processors() -> int:
@@ -39,9 +39,11 @@ class NativeDecoder:
     A position's logits are the same, bit for bit, whether it is computed alone, in a chain, in a tree or in a
     batch, and with any number of threads. Activations are float32; weights as `weights` says: "fp32", "fp16",
     "bf16", "int8", "file" for the formats of a GGUF file, or "auto": "file" for a file of quantised blocks,
-    else fp16 with those matrices in fp32 whose values don't fit. `isa` names the instruction set (None: the
-    best of this processor; ValueError where it has no such one). Passes of a model run one at a time; the
-    interpreter's lock is released meanwhile.
+    else fp16 with those matrices in fp32 whose values don't fit. Matrices of int8 or of blocks take their
+    inputs as integers, with one scale for 32 of a row: `activations` "int16" (what "auto" takes) or "int8",
+    which is coarser and takes less time for many rows. OptionError where they are named and no
+    matrix takes integers. `isa` names the instruction set (None: the best of this processor; ValueError where
+    it has no such one). Passes of a model run one at a time; the interpreter's lock is released meanwhile.
     """
 
     can_branch = True
@@ -50,7 +52,13 @@ class NativeDecoder:
     """More threads than this process may use processors would only wait for each other."""
 
     def __init__(
-        self, config: DecoderConfig, source: TensorSource, *, weights: str = "auto", isa: str | None = None
+        self,
+        config: DecoderConfig,
+        source: TensorSource,
+        *,
+        weights: str = "auto",
+        activations: str = "auto",
+        isa: str | None = None,
     ) -> None:
         self.config = config
         self.vocab_size = config.vocab_size
@@ -58,6 +66,7 @@ class NativeDecoder:
         self.layers, self.hidden_size = config.layers, config.hidden_size
         self.device = torch.device("cpu")
         check_weights(weights)
+        check_activations(activations)
         chosen = auto_weights(config, source) if weights == "auto" else weights
         packer = Packer(config, source, chosen, may_widen=weights == "auto")
         self._core = _core.make_decoder(
@@ -69,6 +78,7 @@ class NativeDecoder:
             config.head_dim,
             config.norm_eps,
             isa,
+            bytes=activations == "int8",
         )
         matrices = matrices_of(packer)
         for index in range(config.layers):
@@ -95,6 +105,10 @@ class NativeDecoder:
         kinds = sorted({matrix.format for matrix in matrices.values()})
         self.weights = f"file ({', '.join(kinds)})" if chosen == "file" else chosen
         self.kernel = f"native {chosen} {self._core.isa}"
+        self.activations = _activations(activations, chosen, kinds)
+        """What matrices take their inputs as; where these differ, those of int8 or of blocks."""
+        if self.activations == "int8":
+            self.kernel += ", int8 activations"
 
     def new_cache(self, pages: Sequence[Page] = ()) -> NativeCache:
         """Return a cache for one sequence, which begins with these pages; ValueError for pages of others."""
@@ -179,6 +193,18 @@ class NativeDecoder:
     def cancel(self) -> None:
         """Stop the pass that is running in another thread, at its next layer; without one, do nothing."""
         self._core.cancel()
+
+
+def _activations(wanted: str, weights: str, kinds: Sequence[str]) -> str:
+    """Return what activations become; OptionError where they are to be integers that no matrix takes."""
+    if any(kind not in FLOATS.values() for kind in kinds):
+        return "int16" if wanted == "auto" else wanted
+    if wanted != "auto":
+        raise OptionError(
+            f"activations {wanted!r} are for weights int8 or the blocks of a GGUF file (file), and these are "
+            f"{weights}, which take activations as floats; leave activations to auto"
+        )
+    return "fp32"
 
 
 def _layer(

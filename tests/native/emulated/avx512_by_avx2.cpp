@@ -3,4 +3,5 @@
 
 namespace outrider {
 const Kernels* avx512_kernels() { return avx2_kernels(); }
+const Kernels* avx512_bytes() { return avx2_bytes(); }
 }  // namespace outrider

@@ -8,6 +8,7 @@
 
 #undef _mm512_cmp_ps_mask
 #undef _mm512_cvtps_ph
+#undef _mm512_slli_epi16
 #undef _mm512_slli_epi32
 #undef _mm512_srai_epi32
 #undef _mm512_srli_epi32
@@ -53,12 +54,14 @@ OUTRIDER_INTS(madd_epi16, madd_epi16)
 OUTRIDER_INTS(max_epi32, max_epi32)
 OUTRIDER_INTS(and_si512, and_si256)
 OUTRIDER_INTS(or_si512, or_si256)
+OUTRIDER_INTS(xor_si512, xor_si256)
 
 #define OUTRIDER_SHIFT(name)                                                                 \
     OUTRIDER_PLAYED __m512i _mm512_##name(__m512i a, unsigned bits) {                        \
         const HalfInts x(a);                                                                 \
         return HalfInts(_mm256_##name(x.lo, int(bits)), _mm256_##name(x.hi, int(bits))).whole(); \
     }
+OUTRIDER_SHIFT(slli_epi16)
 OUTRIDER_SHIFT(slli_epi32)
 OUTRIDER_SHIFT(srli_epi32)
 OUTRIDER_SHIFT(srai_epi32)
@@ -142,6 +145,11 @@ OUTRIDER_PLAYED __m256i _mm512_cvtps_ph(__m512 a, int) {  // to the nearest
 OUTRIDER_PLAYED __m512i _mm512_cvtepu16_epi32(__m256i a) {
     return HalfInts(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(a)),
                     _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a, 1)))
+        .whole();
+}
+OUTRIDER_PLAYED __m512i _mm512_cvtepu8_epi16(__m256i a) {
+    return HalfInts(_mm256_cvtepu8_epi16(_mm256_castsi256_si128(a)),
+                    _mm256_cvtepu8_epi16(_mm256_extracti128_si256(a, 1)))
         .whole();
 }
 OUTRIDER_PLAYED __m512i _mm512_cvtepi8_epi16(__m256i a) {

@@ -33,10 +33,10 @@ Activations::Activations(Buffer* buffers, size_t rows, size_t width, const Kerne
     const size_t scales = rows * width / kBlock * 4;
     // Digits are read in whole tiles of 16 rows.
     const size_t digits = kernels.split ? rows * width * 4 + kMostRows * kBlock * 2 : 0;
-    const size_t bytes[] = {rows * width * 4, rows * width * 2, scales, scales, digits, digits ? scales : 0};
+    const size_t bytes[] = {rows * width * 4, scales * kernels.block_words, scales, scales, digits, digits ? scales : 0};
     for (int i = 0; i < kBuffers; ++i)
         if (buffers[i].bytes() < bytes[i]) buffers[i] = Buffer(bytes[i]);
-    values_ = buffers[0].as<float>(), pairs_ = buffers[1].as<int32_t>();
+    values_ = buffers[0].as<float>(), words_ = buffers[1].as<int32_t>();
     scales_ = buffers[2].as<float>(), sums_ = buffers[3].as<float>();
     digits_ = buffers[4].as<uint16_t>(), digit_sums_ = buffers[5].as<float>();
 }
@@ -44,7 +44,7 @@ Activations::Activations(Buffer* buffers, size_t rows, size_t width, const Kerne
 Tile Activations::tile(int first, int end, int inputs) const {
     const size_t at = size_t(first) * inputs;
     const size_t block = at / kBlock;
-    return {end - first,   values_ + at,     pairs_ + at / 2,    scales_ + block,
+    return {end - first,   values_ + at,     words_ + block * kernels_->block_words, scales_ + block,
             sums_ + block, digits_ + 2 * at, digit_sums_ + block};
 }
 
@@ -54,8 +54,9 @@ void Activations::pack_group(const float* x, int stride, int first, int end, int
     if (floats) interleave(x + from, stride, rows, to - from, values_ + at);
     for (int row = 0; blocks && row < rows; ++row)
         for (int k = from; k < to; k += kBlock) {
-            const size_t block = at + size_t(k - from) * rows, scale = block / kBlock + row;
-            kernels_->quantise(x + size_t(row) * stride + k, rows, pairs_ + block / 2 + row, scales_ + scale, sums_ + scale);
+            const size_t block = at / kBlock + size_t(k - from) / kBlock * rows, scale = block + row;
+            kernels_->quantise(x + size_t(row) * stride + k, rows, words_ + block * kernels_->block_words + row,
+                               scales_ + scale, sums_ + scale);
         }
 }
 

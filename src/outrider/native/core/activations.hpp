@@ -1,5 +1,5 @@
 // Activations between a stage that makes rows and the matrices that take them: tiles of rows, interleaved by
-// input, as floats, as int16 blocks or as digits of such, whichever the weights ask for.
+// input, as floats, as blocks of integers or as digits of such, whichever the weights ask for.
 #pragma once
 #include <initializer_list>
 #include <vector>
@@ -44,7 +44,7 @@ private:
     void pack_digits(const float* x, int stride, int first, int end, int from, int to);
 
     float* values_ = nullptr;
-    int32_t* pairs_ = nullptr;
+    int32_t* words_ = nullptr;
     float *scales_ = nullptr, *sums_ = nullptr, *digit_sums_ = nullptr;
     uint16_t* digits_ = nullptr;
     const Kernels* kernels_ = nullptr;

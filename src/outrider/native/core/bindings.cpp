@@ -116,9 +116,10 @@ void set_rotation(Decoder& decoder, Floats2 cos, Floats2 sin) {
 }
 
 std::unique_ptr<Decoder> make_decoder(int vocab, int hidden, int inner, int heads, int kv_heads, int dim, float eps,
-                                      std::optional<std::string> isa, std::optional<int> outputs) {
+                                      std::optional<std::string> isa, std::optional<int> outputs, bool bytes) {
     const Kernels* kernels = choose_kernels(isa ? isa->c_str() : nullptr);
     if (!kernels) throw std::invalid_argument("this processor or build has no instruction set '" + *isa + "'");
+    if (bytes) kernels = kernels->with_bytes();
     return std::make_unique<Decoder>(Model({vocab, hidden, inner, heads, kv_heads, dim, eps, outputs.value_or(vocab)}), *kernels);
 }
 
@@ -223,7 +224,7 @@ NB_MODULE(_core, m) {
         .def("head", &head, "hidden"_a.noconvert(), "threads"_a, "logits"_a.noconvert())
         .def("cancel", &Decoder::cancel);
     m.def("make_decoder", &make_decoder, "vocab"_a, "hidden"_a, "inner"_a, "heads"_a, "kv_heads"_a, "dim"_a, "eps"_a,
-          "isa"_a = nb::none(), "outputs"_a = nb::none());
+          "isa"_a = nb::none(), "outputs"_a = nb::none(), "bytes"_a = false);
 
     nb::class_<Reader>(m, "Reader")
         .def(nb::init<size_t, int>(), "bytes"_a, "threads"_a)

@@ -5,7 +5,7 @@
 
 namespace outrider {
 const Kernels* avx2_kernels() {
-    static constexpr Kernels table = make_table("avx2");
+    static constexpr Kernels table = make_table("avx2", avx2_bytes);
     return &table;
 }
 }  // namespace outrider

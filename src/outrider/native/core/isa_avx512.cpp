@@ -5,7 +5,7 @@
 
 namespace outrider {
 const Kernels* avx512_kernels() {
-    static constexpr Kernels table = make_table("avx512");
+    static constexpr Kernels table = make_table("avx512", avx512_bytes);
     return &table;
 }
 }  // namespace outrider

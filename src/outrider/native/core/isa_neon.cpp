@@ -5,7 +5,7 @@
 
 namespace outrider {
 const Kernels* neon_kernels() {
-    static constexpr Kernels table = make_table("neon");
+    static constexpr Kernels table = make_table("neon", neon_bytes);
     return &table;
 }
 }  // namespace outrider

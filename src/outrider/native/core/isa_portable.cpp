@@ -5,7 +5,7 @@
 
 namespace outrider {
 const Kernels* portable_kernels() {
-    static constexpr Kernels table = make_table("portable");
+    static constexpr Kernels table = make_table("portable", portable_bytes);
     return &table;
 }
 }  // namespace outrider

@@ -20,8 +20,8 @@ enum class Format : int { F32, F16, BF16, I8, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K
 struct Tile {
     int rows;
     const float* values;     // [inputs][rows of the group], for float weights
-    const int32_t* pairs;    // [inputs / 2][rows of the group], two int16 each, for block weights
-    const float* scales;     // [inputs / 32][rows of the group]: value = scale · int16
+    const int32_t* words;    // [inputs / 32][block_words][rows of the group]: integers, for block weights
+    const float* scales;     // [inputs / 32][rows of the group]: value = scale · integer
     const float* sums;       // [inputs / 32][rows of the group]: sum of a block's values
     // For block weights that take the tile as digits: [inputs / 32][2][rows][32] bf16, scale · int16 as the sum of
     // two. Whole lines of 16 rows may be read, of which those past the tile mean nothing.
@@ -81,9 +81,11 @@ struct Kernels {
     void (*rotate)(float* x, const float* cos, const float* sin, int dim);
     // gate = silu(gate) · up over `count` values, a multiple of 16.
     void (*gate)(float* gate, const float* up, int count);
-    // A block of 32 values to int16 pairs `stride` apart, with its scale and the sum of its values. The scale is a
-    // power of two. A block with a value of 2^100 or more, or that is not finite, gives NaN.
-    void (*quantise)(const float* x, int stride, int32_t* pairs, float* scale, float* sum);
+    // A block of 32 values to words `stride` apart, with its scale and the sum of its values. Either pairs of int16,
+    // and the scale is a power of two; or int8 as multiply_bytes.hpp says. A block with a value of 2^100 or more, or
+    // that is not finite, gives NaN.
+    int block_words;
+    void (*quantise)(const float* x, int stride, int32_t* words, float* scale, float* sum);
     // Whether weights of this format take tiles of so many rows as digits.
     bool (*takes_digits)(Format, int rows);
     // The same block as digits, with the sum of its values; null where nothing takes them.
@@ -98,8 +100,14 @@ struct Kernels {
     void (*merge)(float* sum, const float* part, int floats);
     // 16 floats to 16 halves.
     void (*to_half)(const float* x, uint16_t* out);
+    // The same instruction set's kernels with activations of int8 instead of int16.
+    const Kernels* (*with_bytes)();
 };
 
+const Kernels* portable_bytes();
+const Kernels* avx2_bytes();
+const Kernels* avx512_bytes();
+const Kernels* neon_bytes();
 const Kernels* portable_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();

@@ -39,7 +39,7 @@ template <class W> void multiply(const Panels& w, int inputs, const Tile& tile, 
                 const int first = tile.rows * s.turn / groups, rows = tile.rows * (s.turn + 1) / groups - first;
                 const size_t at = size_t(first) * inputs + size_t(from) * rows;
                 add_group<W, 1>(s,
-                                {tile.values + at, tile.pairs + at / 2, tile.scales + at / kBlock, tile.sums + at / kBlock,
+                                {tile.values + at, tile.words + at / kBlock * W::kWords, tile.scales + at / kBlock, tile.sums + at / kBlock,
                                  out + (p * tile.rows + first) * 16, size_t(tile.rows) * 16, from == 0},
                                 panels, rows);
             }

@@ -39,7 +39,7 @@ template <class W, int panels, int rows> void add_floats(const Stretch& s, const
 }
 
 template <int width> struct Plain {
-    static constexpr int kHeader = 0, kPairRows = kPairFloats;
+    static constexpr int kHeader = 0, kPairRows = kPairFloats, kWords = 0;
     // Inputs of a stretch, how far ahead memory is asked, and a stretch that several groups share.
     static constexpr int kStretch = 32, kLead = 64, kShared = 32;
     static constexpr bool kBlocks = false;

@@ -19,7 +19,7 @@ struct Stretch {
 // One group of rows.
 struct Group {
     const float* values;
-    const int32_t* pairs;
+    const int32_t* words;
     const float *scales, *sums;
     float* out;     // [rows][16] for each panel,
     size_t panel;   // so many floats apart

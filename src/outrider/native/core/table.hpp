@@ -42,9 +42,10 @@ void multiply_any(Format format, const Panels& w, int inputs, const Tile& tile, 
     }
 }
 
-constexpr Kernels make_table(const char* name) {
-    return {name,     kGroupRows, kMaxQueries,  multiply_any, multiply_near, norm, head_norm, rotate, gate,
-            quantise, takes_digits, nullptr, begin, end, attend, merge, to_half};
+constexpr Kernels make_table(const char* name, const Kernels* (*with_bytes)()) {
+    return {name, kGroupRows, kMaxQueries,  multiply_any, multiply_near, norm,   head_norm, rotate,  gate,
+            16,   quantise,   takes_digits, nullptr,      begin,         end,    attend,    merge,   to_half,
+            with_bytes};
 }
 
 }  // namespace

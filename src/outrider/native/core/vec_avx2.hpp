@@ -109,4 +109,40 @@ inline I dot_pair(I acc, I w, I x) {
     return acc;
 }
 
+// Sums of two products of bytes are of 16 bits.
+constexpr bool kNarrowSums = true, kSignedBytes = true;
+
+// Lanes' bytes a0 b0 a1 b1, of pairs of bytes.
+inline I zip_bytes(const uint8_t* a, const uint8_t* b) {
+    const I low = {_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)a)),
+                   _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)(a + 16)))};
+    const I high = {_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)b)),
+                    _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)(b + 16)))};
+    return bit_or(low, I{_mm256_slli_epi16(high.lo, 8), _mm256_slli_epi16(high.hi, 8)});
+}
+inline I flip(I a, uint32_t bits) {
+    const __m256i mask = _mm256_set1_epi32(int32_t(bits));
+    return {_mm256_xor_si256(a.lo, mask), _mm256_xor_si256(a.hi, mask)};
+}
+
+// The sums of each lane's two int16.
+inline I widen(I few) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    return {_mm256_madd_epi16(few.lo, ones), _mm256_madd_epi16(few.hi, ones)};
+}
+
+// acc, two int16 a lane, + the products of its four bytes, of w without a sign and of x with one, in twos.
+inline I dot_quad(I acc, I w, I x) {
+    acc.lo = _mm256_add_epi16(acc.lo, _mm256_maddubs_epi16(w.lo, x.lo));
+    acc.hi = _mm256_add_epi16(acc.hi, _mm256_maddubs_epi16(w.hi, x.hi));
+    asm("" : "+x"(acc.lo), "+x"(acc.hi));
+    return acc;
+}
+
+// acc + the products of each lane's four bytes, both with a sign; no byte of x is −128.
+inline I dot_signed(I acc, I w, I x) {
+    return add(acc, widen({_mm256_maddubs_epi16(_mm256_abs_epi8(w.lo), _mm256_sign_epi8(x.lo, w.lo)),
+                           _mm256_maddubs_epi16(_mm256_abs_epi8(w.hi), _mm256_sign_epi8(x.hi, w.hi))}));
+}
+
 }  // namespace

@@ -80,4 +80,19 @@ inline I dot_pair(I acc, I w, I x) {
 #endif
 }
 
+constexpr bool kNarrowSums = false, kSignedBytes = false;
+
+// Lanes' bytes a0 b0 a1 b1, of pairs of bytes.
+inline I zip_bytes(const uint8_t* a, const uint8_t* b) {
+    const __m512i low = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i*)a));
+    const __m512i high = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i*)b));
+    return {_mm512_or_si512(low, _mm512_slli_epi16(high, 8))};
+}
+inline I flip(I a, uint32_t bits) { return {_mm512_xor_si512(a.v, _mm512_set1_epi32(int32_t(bits)))}; }
+
+#ifdef __AVX512VNNI__
+// acc + the products of each lane's four bytes, of w without a sign and of x with one.
+inline I dot_quad(I acc, I w, I x) { return {_mm512_dpbusd_epi32(acc.v, w.v, x.v)}; }
+#endif
+
 }  // namespace

@@ -100,6 +100,29 @@ inline I dot_pair(I acc, I w, I x) {
     return acc;
 }
 
+// Codes without a sign are below 128 here, so all bytes may as well have one.
+constexpr bool kNarrowSums = false, kSignedBytes = true;
+
+// Lanes' bytes a0 b0 a1 b1, of pairs of bytes.
+inline I zip_bytes(const uint8_t* a, const uint8_t* b) {
+    I c;
+    EACH(const uint8x8_t p = vld1_u8(a + 8 * j); const uint8x8_t q = vld1_u8(b + 8 * j);
+         c.v[j] = vreinterpretq_s32_u8(vcombine_u8(vzip1_u8(p, q), vzip2_u8(p, q)))) return c;
+}
+inline I flip(I a, uint32_t bits) {
+    EACH(a.v[j] = veorq_s32(a.v[j], vdupq_n_s32(int32_t(bits)))) return a;
+}
+
+// acc + the products of each lane's four bytes.
+inline I dot_signed(I acc, I w, I x) {
+    EACH(const int8x16_t a = vreinterpretq_s8_s32(w.v[j]); const int8x16_t b = vreinterpretq_s8_s32(x.v[j]);
+         const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)));
+         const int32x4_t high = vpaddlq_s16(vmull_high_s8(a, b));
+         acc.v[j] = vaddq_s32(acc.v[j], vpaddq_s32(low, high)))
+    return acc;
+}
+inline I dot_quad(I acc, I w, I x) { return dot_signed(acc, w, x); }
+
 #undef EACH
 
 }  // namespace

@@ -113,4 +113,23 @@ inline I dot_pair(I acc, I w, I x) {
     });
 }
 
+constexpr bool kNarrowSums = false, kSignedBytes = false;
+
+// Lanes' bytes a0 b0 a1 b1, of pairs of bytes.
+inline I zip_bytes(const uint8_t* a, const uint8_t* b) {
+    return each_int([=](int j) {
+        return int32_t(uint32_t(b[2 * j + 1]) << 24 | uint32_t(a[2 * j + 1]) << 16 | uint32_t(b[2 * j]) << 8 | a[2 * j]);
+    });
+}
+inline I flip(I a, uint32_t bits) { return each_int([&](int j) { return int32_t(uint32_t(a.v[j]) ^ bits); }); }
+
+// acc + the products of each lane's four bytes, of w without a sign and of x with one.
+inline I dot_quad(I acc, I w, I x) {
+    return each_int([&](int j) {
+        int32_t sum = acc.v[j];
+        for (int i = 0; i < 32; i += 8) sum += int(uint8_t(w.v[j] >> i)) * int(int8_t(x.v[j] >> i));
+        return sum;
+    });
+}
+
 }  // namespace

@@ -4,5 +4,6 @@
 
 namespace outrider {
 const Kernels* avx512_kernels() { return nullptr; }
+const Kernels* avx512_bytes() { return nullptr; }
 const RowKernels* avx512_rows() { return nullptr; }
 }  // namespace outrider
