@@ -11,10 +11,10 @@ from outrider.sampling.params import SamplingParams
 
 
 class NamedLaws(LogitLaws):
-    """Laws of rows over Vd tokens, of which only the likeliest are asked for: `best` tells them by their names.
+    """Laws of rows over Vd tokens, of which the likeliest alone are asked for, by their names.
 
-    It saves rows of the whole vocabulary where nothing is drawn and no option acts on logits. `logits [R, Vd]`;
-    `names [Vd]` is the token of V that each stands for. Where they rise, of equal ones the same is first.
+    It saves rows of the whole vocabulary where nothing is drawn and no option acts on logits. `logits
+    [R, Vd]`; `names [Vd]` is the token of V that each stands for. Where they rise, of equal ones the same is first.
     """
 
     def __init__(
