@@ -45,7 +45,7 @@ def test_drafters_do_not_change_the_tokens(tiny: str, options: list[str], capsys
     texts = {}
     for drafter in ("none", "suffix", f"lm:{tiny}"):
         words = ["generate", tiny, "--prompt", "abcabcabc", "--max-tokens", "40", "--json", *options]
-        assert main([*words, "--drafter", drafter]) == 0
+        assert main([*words, "--drafter", drafter, "--fill-budget"]) == 0
         found = document(capsys)
         texts[drafter] = found["token_ids"]
         assert found["speculation"]["drafter"] == drafter

@@ -15,6 +15,7 @@ from outrider.engine.live import Stream
 from outrider.errors import DeadEndError, NumericsError, OptionError
 from outrider.llm import LLM
 from outrider.loop.draft.none import NoDrafter
+from outrider.models.base import PassOutput
 from outrider.models.toy import ToyTarget
 from outrider.sampling.params import SamplingParams
 from reference import settings
@@ -23,12 +24,14 @@ from reference import settings
 class Damaged(ToyTarget):
     """Gives NaN for every token after token 7."""
 
-    def forward(self, batch: Any, caches: Any) -> torch.Tensor:
-        logits = super().forward(batch, caches)
+    def run(self, batch: Any, caches: Any, **options: Any) -> PassOutput:
+        output = super().run(batch, caches, **options)
+        if options.get("layers") is not None:  # what drafts is in order
+            return output
         for index, row in enumerate(batch.wanted):
             if batch.tokens[row] == 7:
-                logits[index, 2] = torch.nan
-        return logits
+                output.logits[index, 2] = torch.nan
+        return output
 
 
 def fails_late(prefix: Sequence[int], logits: torch.Tensor) -> torch.Tensor:

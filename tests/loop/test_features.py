@@ -149,7 +149,9 @@ def test_where_nobody_wants_features_nothing_is_captured() -> None:
 
 
 def test_a_target_that_shows_no_states_or_has_too_few_layers_is_refused_with_the_reason() -> None:
+    blind = ToyTarget(VOCAB)
+    blind.can_capture = False
     with pytest.raises(CapabilityError, match=r"'recording' learns from the target's hidden states.*lean"):
-        Engine(toy_model(ToyTarget(VOCAB)), Recording((0,), []), drafter_name="recording")
+        Engine(toy_model(blind), Recording((0,), []), drafter_name="recording")
     with pytest.raises(CapabilityError, match=r"after layer 3, counted from 0.* has 3 layers"):
         Engine(loaded("pytorch"), Recording((NORMED, 3), []), drafter_name="recording")

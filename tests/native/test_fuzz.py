@@ -82,7 +82,7 @@ class Model:
             s.dim,
             1e-5,
             chance.choice(ISAS),
-            chance.random() < 0.5,
+            bytes=chance.random() < 0.5,
         )
         queries, keys = s.heads * s.dim, s.kv_heads * s.dim
         sizes = {

@@ -13,8 +13,8 @@ from outrider.sampling.params import SamplingParams
 class NamedLaws(LogitLaws):
     """Laws of rows over Vd tokens, of which the likeliest alone are asked for, by their names.
 
-    It saves rows of the whole vocabulary where nothing is drawn and no option acts on logits. `logits
-    [R, Vd]`; `names [Vd]` is the token of V that each stands for. Where they rise, of equal ones the same is first.
+    It saves rows of the whole vocabulary where nothing is drawn and no option acts on logits, `[R, Vd]`.
+    `names [Vd]` is the token of V that each stands for; where they rise, of equal ones the same is first.
     """
 
     def __init__(
