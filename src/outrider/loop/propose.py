@@ -41,10 +41,12 @@ def propose(
         proposals[index] = proposal
     if not drafter.speculates:
         return proposals
-    plan = _plan(sequences, ready, planner)
     allowed = {index for index in ready if sequences[index].breaker.allows()}
     # A constraint may force tokens whether or not the drafter is asked.
     able = [index for index in ready if index in allowed or sequences[index].processing is not None]
+    if not able:
+        return proposals
+    plan = _plan(sequences, ready, planner)
     asks = _asks(target, drafter, sequences, able, planner, plan)
     prices = {index: _price_of_ask(plan, planner, sequences[index]) for index in asks}
     asked = [i for i, ask in asks.items() if i in allowed and can_pay(ask.costs, prices[i])]

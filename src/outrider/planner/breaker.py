@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-ALLOWANCE = 0.015
+ALLOWANCE = 0.008
 """Tokens that drafts may lose for every token of plain decoding, in the long run."""
 MOST = 2.0
 """Tokens that they may lose at once."""
