@@ -210,6 +210,28 @@ def under_load() -> str:
     return "\n".join([*table(header, cells), "", *wrapped(text)]) + "\n"
 
 
+def fixed_budgets() -> str:
+    document = read("load-fixed")
+    rows = {(row["clients"], row["drafter"]): row for row in document["results"]}
+    loads = list(dict.fromkeys(clients for clients, _ in rows))
+    cells = [
+        [f"`{name}`", *(f"{rows[clients, name]['throughput_over_plain']['median']:.2f}" for clients in loads)]
+        for name in dict.fromkeys(name for _, name in rows)
+    ]
+    where, suite, tokens = document["provenance"], document["suite"], document["sampling"]["max_tokens"]
+    rounds = min(row["rounds"] for row in document["results"])
+    requests = min(row["requests"] for row in document["runs"])
+    text = (
+        f"Throughput over plain decoding: {where['model']['name']}, {where['model']['weights']}, "
+        f"{where['machine']['processor']}, {where['machine']['threads']} threads; {requests} prompts of "
+        f"{suite['name']}, {tokens} tokens each; medians of {rounds} paired rounds. All answers are of one "
+        "length, so plain decoding's requests of a few clients begin and end together and share every pass; "
+        "where guesses are kept they part, and near the end fewer share one."
+    )
+    header = ["drafter", *(f"{clients} client{'s' * (clients > 1)}" for clients in loads)]
+    return "\n".join([*table(header, cells), "", *wrapped(text)]) + "\n"
+
+
 def simulation() -> str:
     document = read("simulated")
     cells = [
@@ -246,7 +268,7 @@ def rewritten(page: str, said: Sequence[Callable[[], str]] = (figures,)) -> str:
 
 PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     ROOT / "README.md": (figures,),
-    ROOT / "docs" / "benchmarks.md": (under_load, simulation, accepted_lengths, rule_costs),
+    ROOT / "docs" / "benchmarks.md": (under_load, fixed_budgets, simulation, accepted_lengths, rule_costs),
 }
 
 
