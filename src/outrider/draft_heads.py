@@ -64,9 +64,8 @@ def head_passes(head: Eagle3Head | EagleHead, target: CapturingTarget, *, weight
         from outrider.native.eagle3 import native_head
 
         if isinstance(target, NativeDecoder):
-            return native_head(
-                head, target, weights=weights if weights in ("fp32", "bf16", "int8") else "fp16"
-            )
+            usual = "int8" if target.weights.startswith("file") else "fp16"
+            return native_head(head, target, weights=usual if weights in ("auto", "file") else weights)
     return TorchHeadPass(head, embed=target.embed, target_head=target.head)
 
 
