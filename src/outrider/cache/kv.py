@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from outrider.cache.base import Cache, Page
+from outrider.errors import CapabilityError
+
 KEY_BLOCK = 512
 """Slots come in whole blocks of this many; attention reads whole blocks and masks what lies past a row."""
 
@@ -41,8 +44,12 @@ class KvCache:
         kv_heads: int,
         head_dim: int,
         device: torch.device,
-        pages: Sequence[TensorPage] = (),
+        pages: Sequence[Page] = (),
     ) -> None:
+        """ValueError for pages of caches of another kind."""
+        own = [page for page in pages if isinstance(page, TensorPage)]
+        if len(own) != len(pages):
+            raise ValueError("a cache begins with pages of caches of its own kind")
         self.kv_heads = kv_heads
         self._shape = (layers, 2, kv_heads, head_dim)
         self._device = device
@@ -50,9 +57,9 @@ class KvCache:
         self._side: Tensor | None = None
         self._length = 0
         self._pending = 0
-        if pages:
-            self._buffer = self._grown(len(pages) * self.page_slots)
-            for page in pages:
+        if own:
+            self._buffer = self._grown(len(own) * self.page_slots)
+            for page in own:
                 end = self._length + self.page_slots
                 self._buffer[:, :, :, self._length : end] = page.held
                 self._length = end
@@ -152,3 +159,11 @@ class KvCache:
         """Return keys and values of the first `slots` slots, `[Hkv, S, D]` each."""
         held = self._buffer[layer, :, :, :slots]
         return held[0], held[1]
+
+
+def kv_caches(caches: Sequence[Cache]) -> list[KvCache]:
+    """Return caches as such of the PyTorch pass; CapabilityError for one of another pass."""
+    own = [cache for cache in caches if isinstance(cache, KvCache)]
+    if len(own) != len(caches):
+        raise CapabilityError("a pass takes the caches that its own model's new_cache() returns")
+    return own

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
-from outrider.cache.kv import KvCache, TensorPage
-from outrider.errors import CapabilityError
+from outrider.cache.kv import KvCache, kv_caches
 from outrider.heads.attend import Cached
 from outrider.heads.eagle import EagleHead
 from outrider.heads.eagle3 import Eagle3Head
@@ -126,10 +125,7 @@ class TorchHeadPass:
 
     def new_cache(self, pages: Sequence[Page] = ()) -> KvCache:
         """Return a cache for one sequence, which begins with these pages; ValueError for pages of others."""
-        own = [page for page in pages if isinstance(page, TensorPage)]
-        if len(own) != len(pages):
-            raise ValueError("a cache begins with pages of caches of its own kind")
-        return KvCache(*self._shape, own)
+        return KvCache(*self._shape, pages)
 
     @torch.inference_mode()
     def run(
@@ -142,9 +138,7 @@ class TorchHeadPass:
     ) -> TorchHeadOutput:
         """Run one pass over `batch`; see `HeadPass.run`."""
         head = self._head
-        own = [cache for cache in caches if isinstance(cache, KvCache)]
-        if len(own) != len(caches):
-            raise CapabilityError("a pass takes the caches that its own head's new_cache() returns")
+        own = kv_caches(caches)
         attention = Attention(spans(batch, own, self._device), self._groups, self._queries)
         embeddings = self._embeddings(batch.tokens)
         positions = torch.tensor(batch.positions, device=self._device)

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
-from outrider.cache.kv import KvCache, TensorPage
-from outrider.errors import CapabilityError, LoadError, UnknownNameError
+from outrider.cache.kv import KvCache, kv_caches
+from outrider.errors import LoadError, UnknownNameError
 from outrider.models.attention import Attention, spans, stable_queries
 from outrider.models.base import NORMED, Batch, PassOutput
 from outrider.models.config import DecoderConfig
@@ -110,10 +110,7 @@ class Decoder:
 
     def new_cache(self, pages: Sequence[Page] = ()) -> KvCache:
         """Return a cache for one sequence, which begins with these pages; ValueError for pages of others."""
-        own = [page for page in pages if isinstance(page, TensorPage)]
-        if len(own) != len(pages):
-            raise ValueError("a cache begins with pages of caches of its own kind")
-        return KvCache(self.config.layers, self.config.kv_heads, self.config.head_dim, self.device, own)
+        return KvCache(self.config.layers, self.config.kv_heads, self.config.head_dim, self.device, pages)
 
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Run one pass over `batch`; return float32 logits [W, V]."""
@@ -135,9 +132,7 @@ class Decoder:
         cache.
         """
         every = chosen_layers(layers, captured, self.config.layers)
-        own = [cache for cache in caches if isinstance(cache, KvCache)]
-        if len(own) != len(caches):
-            raise CapabilityError("a pass takes the caches that its own model's new_cache() returns")
+        own = kv_caches(caches)
         layout = spans(batch, own, self.device)
         attention = Attention(layout, self._groups, self._min_queries)
         positions = torch.tensor(batch.positions, device=self.device)

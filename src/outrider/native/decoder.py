@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
-from outrider.errors import CapabilityError, OptionError
+from outrider.errors import OptionError
 from outrider.models.base import NORMED, Batch, PassOutput
 from outrider.models.config import DecoderConfig
 from outrider.models.decoder import check_activations, check_weights
@@ -20,7 +20,7 @@ from outrider.models.names import EMBEDDING, HEAD
 from outrider.models.source import TensorSource
 from outrider.models.states import chosen_layers
 from outrider.native import _core
-from outrider.native.kv import NativeCache
+from outrider.native.kv import NativeCache, cores
 from outrider.native.rotation import Rotations
 from outrider.native.store import matrices_of
 from outrider.native.weights import FLOATS, Packer, auto_weights
@@ -112,10 +112,7 @@ class NativeDecoder:
 
     def new_cache(self, pages: Sequence[Page] = ()) -> NativeCache:
         """Return a cache for one sequence, which begins with these pages; ValueError for pages of others."""
-        own = [page for page in pages if isinstance(page, _core.Page)]
-        if len(own) != len(pages):
-            raise ValueError("a cache begins with pages of caches of its own kind")
-        return NativeCache(self.config.layers, self.config.kv_heads, self.config.head_dim, own)
+        return NativeCache(self.config.layers, self.config.kv_heads, self.config.head_dim, pages)
 
     def forward(self, batch: Batch, caches: Sequence[Cache]) -> Tensor:
         """Run one pass over `batch`; return float32 logits [W, V].
@@ -139,9 +136,7 @@ class NativeDecoder:
         keys and values: the rows of such a pass must be forgotten before a pass through more layers reads the
         cache.
         """
-        own = [cache.core for cache in caches if isinstance(cache, NativeCache)]
-        if len(own) != len(caches):
-            raise CapabilityError("a pass takes the caches that its own model's new_cache() returns")
+        own = cores(caches)
         every = chosen_layers(layers, captured, self.config.layers)
         logits = np.empty((len(batch.wanted), self.vocab_size), np.float32)
         states = [index for index in captured if index != NORMED]

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
-from outrider.errors import CapabilityError, LoadError, UnknownNameError
+from outrider.errors import LoadError, UnknownNameError
 from outrider.models.base import Batch
 from outrider.models.config import RopeConfig
 from outrider.models.linear import HALF_MAX
 from outrider.native import _core
 from outrider.native.decoder import NativeDecoder
-from outrider.native.kv import NativeCache
+from outrider.native.kv import NativeCache, cores
 from outrider.native.rotation import Rotations
 
 WEIGHTS = ("fp32", "fp16", "bf16", "int8")
@@ -131,10 +131,7 @@ class NativeHead:
 
     def new_cache(self, pages: Sequence[Page] = ()) -> NativeCache:
         """Return a cache for one sequence, which begins with these pages; ValueError for pages of others."""
-        own = [page for page in pages if isinstance(page, _core.Page)]
-        if len(own) != len(pages):
-            raise ValueError("a cache begins with pages of caches of its own kind")
-        return NativeCache(self._layers, self.shape.kv_heads, self.shape.head_dim, own)
+        return NativeCache(self._layers, self.shape.kv_heads, self.shape.head_dim, pages)
 
     def run(
         self,
@@ -155,9 +152,7 @@ class NativeHead:
         `Cancelled` where `cancel` stopped the pass: nothing is pending in them then. CapabilityError for a
         cache of another pass.
         """
-        own = [cache.core for cache in caches if isinstance(cache, NativeCache)]
-        if len(own) != len(caches):
-            raise CapabilityError("a pass takes the caches that its own head's new_cache() returns")
+        own = cores(caches)
         logits = np.empty((len(batch.wanted), self.shape.draft_vocab_size), np.float32)
         states = np.empty((len(batch.wanted), self.shape.hidden_size), np.float32)
         with self._running:

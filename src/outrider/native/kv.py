@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from outrider.cache.base import Cache, Page
+from outrider.errors import CapabilityError
 from outrider.native import _core
 
 
@@ -11,17 +13,20 @@ class NativeCache:
     """Implements `cache.base.Cache`: float32, in pages of 64 slots that are never moved.
 
     It may begin with pages of other caches of its shape; a page that somebody else holds too is copied before
-    it is written. ValueError where rows are kept that are no path of pending rows, RuntimeError while a pass
-    writes here.
+    it is written. ValueError for pages of others, and where rows are kept that are no path of pending rows;
+    RuntimeError while a pass writes here.
     """
 
     can_rewind = True
     page_slots = _core.PAGE_SLOTS
     copies_pages = False
 
-    def __init__(self, layers: int, kv_heads: int, head_dim: int, pages: Sequence[_core.Page] = ()) -> None:
+    def __init__(self, layers: int, kv_heads: int, head_dim: int, pages: Sequence[Page] = ()) -> None:
+        own = [page for page in pages if isinstance(page, _core.Page)]
+        if len(own) != len(pages):
+            raise ValueError("a cache begins with pages of caches of its own kind")
         self._shape = (layers, kv_heads, head_dim)
-        self.core = _core.Cache(*self._shape, list(pages))
+        self.core = _core.Cache(*self._shape, own)
 
     @property
     def length(self) -> int:
@@ -51,3 +56,11 @@ class NativeCache:
         self.core.truncate(length)
         if length == 0:
             self.core = _core.Cache(*self._shape)
+
+
+def cores(caches: Sequence[Cache]) -> list[_core.Cache]:
+    """Return what the core knows of caches; CapabilityError for one of another pass."""
+    own = [cache.core for cache in caches if isinstance(cache, NativeCache)]
+    if len(own) != len(caches):
+        raise CapabilityError("a pass takes the caches that its own model's new_cache() returns")
+    return own
