@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "loop.step": {"sampling", "models.base", "loop", "planner"},
     "planner": {"models.base", "cache.base", "planner"},
     "engine": {"loop", "cache", "models.base", "planner", "sampling", "engine"},
-    "draft_heads": {"heads", "models.base", "models.config", "native", "planner", "llm"},
+    "draft_heads": {"heads", "models.base", "models.config", "native"},
     "drafters": {"loop.draft", "models.base", "models.load", "models.compare", "draft_heads"},
     "prompts": set(),
     "llm": {
@@ -84,6 +84,7 @@ ALLOWED: dict[str, set[str]] = {
         "train",
         "drafters",
         "draft_heads",
+        "heads.passes",
         "engine",
         "llm",
         "models",

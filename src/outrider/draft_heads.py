@@ -12,8 +12,6 @@ from outrider.heads.medusa import MedusaHeads
 from outrider.heads.passes import HeadPass, ReadyHead, TorchHeadPass
 from outrider.models.base import NORMED, CapturingTarget, LoadedModel, capturing
 from outrider.models.config import DecoderConfig
-from outrider.planner.latency import Latency
-from outrider.planner.measured import measure_latency
 
 Ready = ReadyHead | MedusaHeads
 """What a drafter with a head is made of."""
@@ -67,20 +65,3 @@ def head_passes(head: Eagle3Head | EagleHead, target: CapturingTarget, *, weight
             usual = "int8" if target.weights.startswith("file") else "fp16"
             return native_head(head, target, weights=usual if weights in ("auto", "file") else weights)
     return TorchHeadPass(head, embed=target.embed, target_head=target.head)
-
-
-def draft_latency(draft: LoadedModel | Ready) -> Latency:
-    """Return the latency curve of what drafts: a model's is kept on disk, a head's is measured each time.
-
-    CapabilityError for Medusa heads, which make one pass for all the tokens of a draft.
-    """
-    from outrider.llm import measured_latency
-
-    if isinstance(draft, LoadedModel):
-        return measured_latency(draft).get()
-    if isinstance(draft, ReadyHead):
-        return measure_latency(draft)
-    raise CapabilityError(
-        "plans are for drafters that make a pass for each token, and Medusa heads make one for all; "
-        "measure them with outrider bench"
-    )

@@ -74,7 +74,6 @@ def plan(
     from outrider.bench.provenance import provenance
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
-    from outrider.draft_heads import draft_latency
     from outrider.llm import measured_latency
     from outrider.planner.forecast import Costs
 
@@ -87,7 +86,7 @@ def plan(
         raise OptionError(f"beside drafts of {question.budget} tokens there is room for --context {room}")
     draft = draft_model(spec, loaded, weights=weights, activations=activations, device=device)
     with notes.status("timing passes"):
-        drafting = None if draft is None else draft_latency(draft)
+        drafting = None if draft is None else planning.draft_latency(draft)
         costs = Costs(measured_latency(loaded).get(), drafting, context)
         machine = _machine(loaded.target, costs, notes)
     document = plan_document(question, costs, machine, provenance(loaded))

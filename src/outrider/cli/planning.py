@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outrider.errors import OptionError
+from outrider.errors import CapabilityError, OptionError
 
 if TYPE_CHECKING:
     from outrider.bench.acceptance import Counted
+    from outrider.draft_heads import Ready
+    from outrider.models.base import LoadedModel
+    from outrider.planner.latency import Latency
 
 Acceptance = Annotated[
     str | None,
@@ -38,3 +41,23 @@ def acceptance_of(written: str | None, source: Path | None, drafter: str) -> Cou
     if source is not None and written is None:
         return counted_in(source, drafter)
     raise OptionError("give one of --acceptance (as in 0.7) and --from (a result of outrider bench run)")
+
+
+def draft_latency(draft: LoadedModel | Ready) -> Latency:
+    """Return the latency curve of what drafts: a model's is kept on disk, a head's is measured each time.
+
+    CapabilityError for Medusa heads, which make one pass for all the tokens of a draft.
+    """
+    from outrider.heads.passes import ReadyHead
+    from outrider.llm import measured_latency
+    from outrider.models.base import LoadedModel
+    from outrider.planner.measured import measure_latency
+
+    if isinstance(draft, LoadedModel):
+        return measured_latency(draft).get()
+    if isinstance(draft, ReadyHead):
+        return measure_latency(draft)
+    raise CapabilityError(
+        "plans are for drafters that make a pass for each token, and Medusa heads make one for all; "
+        "measure them with outrider bench"
+    )

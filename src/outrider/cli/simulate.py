@@ -195,7 +195,6 @@ def _machine(
     from outrider.bench.simulate_result import Machine
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
-    from outrider.draft_heads import draft_latency
     from outrider.drafters import draft_model
     from outrider.llm import measured_latency
 
@@ -212,7 +211,7 @@ def _machine(
         target = loaded.target
         latency, reading = measured_latency(loaded).get(), reading_latency(target)
         machine = Machine(latency, limits, reading, stretch=mean_over_median(target))
-        return loaded, machine, None if draft is None else draft_latency(draft)
+        return loaded, machine, None if draft is None else planning.draft_latency(draft)
 
 
 def _lengths(

@@ -51,6 +51,11 @@ class Followed:
         self.logits = None
         self.tokens.extend(tokens)
 
+    def close(self) -> None:
+        """Free the cache, whatever an interrupted pass has left in it."""
+        self.cache.keep(())
+        self.cache.truncate(0)
+
     def rewind(self) -> None:
         """Forget the rows of drafted nodes."""
         self.cache.truncate(self.read)

@@ -42,6 +42,11 @@ class Held:
         self.tokens.extend(tokens)
         self.trunk = []
 
+    def close(self) -> None:
+        """Free the cache, whatever an interrupted pass has left in it."""
+        self.cache.keep(())
+        self.cache.truncate(0)
+
 
 @dataclass(slots=True)
 class Branches:
@@ -72,7 +77,6 @@ class Branches:
 class Read(Protocol):
     """What a `Reader` knows of one sequence; `round` is the drafter's own."""
 
-    cache: Cache
     tokens: list[int]
     round: Any
 
@@ -83,6 +87,10 @@ class Read(Protocol):
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take over committed tokens."""
+        ...
+
+    def close(self) -> None:
+        """Free what is held, whatever an interrupted pass has left in it."""
         ...
 
 

@@ -109,9 +109,8 @@ class ModelTreeDrafter:
             self._beside.settle(beside)
 
     def close(self, state: tuple[Read, Learned, Any]) -> None:
-        """Free the cache, whatever an interrupted pass has left in it."""
-        state[0].cache.keep(())
-        state[0].cache.truncate(0)
+        """Free what the reader holds."""
+        state[0].close()
 
     def _draft(self, ask: Ask) -> Growth | Drawing:
         held, learned, state = ask.state

@@ -6,7 +6,7 @@ Cai et al. 2024 (arXiv 2401.10774), section 2.1, with trees that grow best first
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -18,7 +18,6 @@ from outrider.heads.medusa import MedusaHeads
 from outrider.loop.draft.held import Branches
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
-from outrider.loop.draft.nothing import NoCache
 from outrider.loop.draft.options import check_range, read_options
 from outrider.loop.draft.shape import Shape, parse_shape
 from outrider.models.base import NORMED, Target
@@ -49,7 +48,6 @@ class Foreseen:
     """The position after that of the state."""
     logits: Tensor | None = None
     """Of all heads after that state, [K, Vd]; None where they were not asked for."""
-    cache: NoCache = field(default_factory=NoCache)
     round: Any = None
 
     @property
@@ -60,6 +58,9 @@ class Foreseen:
     def commit(self, tokens: Sequence[int]) -> None:
         """Take over committed tokens."""
         self.tokens += tokens
+
+    def close(self) -> None:
+        """Free nothing: no cache is kept."""
 
 
 class MedusaReader:
