@@ -164,8 +164,8 @@ FAULTS: list[Fault] = [
     ),
     fault(
         "the same with trees",
-        "loop/draft/lm_tree.py",
-        "        state[0].cache.truncate(0)\n",
+        HELD,
+        "        self.cache.truncate(0)\n",
         "        pass\n",
         test="engine/test_ends.py::test_a_draft_model_frees_its_cache_when_a_request_ends[lm, width 3]",
     ),
