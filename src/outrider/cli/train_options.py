@@ -29,12 +29,12 @@ Prompts = Annotated[
     ),
 ]
 Data = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
         "--data",
         metavar="DIR|FILE",
-        help="A directory of `outrider train data`, or a file of prompts to answer first. Without any the "
-        "target writes prompts, too.",
+        help="A directory of `outrider train data` (repeat it for several), or a file of prompts to answer "
+        "first. Without any the target writes prompts, too.",
     ),
 ]
 Count = Annotated[

@@ -43,10 +43,13 @@ def run(
     from outrider.train.run import Run
     from outrider.train.start import Data, Job, Reading, Watch
 
-    if data["given"] is not None and not data["given"].exists():
-        raise OptionError(f"--data: there is no {str(data['given'])!r}")
-    if data["given"] is None and data["count"] is None:
-        data = {**data, "count": own.OWN_COUNT}
+    given = tuple(data["given"] or ())
+    for path in given:
+        if not path.exists():
+            raise OptionError(f"--data: there is no {str(path)!r}")
+    data = {**data, "given": given}
+    if not given and data["count"] is None:
+        data["count"] = own.OWN_COUNT
     if recipe["minutes"] is not None:
         recipe.setdefault("epochs", 1000.0)  # the time ends it
     settings = Recipe(**recipe)

@@ -27,7 +27,7 @@ from outrider.train.head_training import Ahead
 from outrider.train.loop import train
 from outrider.train.medusa import MedusaTraining
 from outrider.train.own_texts import OwnTexts
-from outrider.train.prompts import read_prompts
+from outrider.train.prompts import PromptFile, read_prompts
 from outrider.train.recipe import Recipe
 from outrider.train.run import Run, claim
 from outrider.train.store import Store, is_store
@@ -42,11 +42,11 @@ SETTLING = 4
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Where texts come from: a store, a file of prompts, or (None) prompts of the target's own."""
+    """Where texts come from: stores, one file of prompts, or (nothing given) prompts of the target's own."""
 
-    given: Path | None = None
+    given: tuple[Path, ...] = ()
     count: int | None = None
-    """Texts to write; of a store, the first so many are taken."""
+    """Texts to write; of stores, the first so many of all their texts are taken."""
     writing: Writing = field(default_factory=Writing)
     running: int = 16
     """Texts written at once."""
@@ -54,10 +54,27 @@ class Data:
     @property
     def about(self) -> dict[str, Any]:
         """What decides the texts."""
-        if self.given is not None and is_store(self.given):
-            return {"store": Store(self.given).header, "count": self.count}
-        prompts = None if self.given is None else read_prompts(self.given).digest
-        return {"prompts": prompts, "count": self.count, "writing": describe(self.writing)}
+        if self.stores:
+            return {"stores": [Store(one).header for one in self.stores], "count": self.count}
+        prompts = self.prompts
+        digest = None if prompts is None else prompts.digest
+        return {"prompts": digest, "count": self.count, "writing": describe(self.writing)}
+
+    @property
+    def stores(self) -> tuple[Path, ...]:
+        """The stores, where stores are given; OptionError for several paths that are not all stores."""
+        found = tuple(path for path in self.given if is_store(path))
+        if len(self.given) > 1 and found != self.given:
+            odd = next(path for path in self.given if path not in found)
+            raise OptionError(
+                f"{str(odd)!r} holds no texts of `outrider train data`; of several --data each must"
+            )
+        return found
+
+    @property
+    def prompts(self) -> PromptFile | None:
+        """The file of prompts, where one is given."""
+        return read_prompts(self.given[0]) if self.given and not self.stores else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +126,14 @@ class Job:
     def texts(self, run: Run) -> Texts:
         """Return the texts to learn from; those that nobody has written yet are written now."""
         data, recipe = self.data, self.recipe
-        if data.given is not None and is_store(data.given):
-            examples = open_data(data.given, self.llm.model)[: data.count]
+        if data.stores:
+            examples = [text for one in data.stores for text in open_data(one, self.llm.model)][: data.count]
         else:
-            prompts = None if data.given is None else read_prompts(data.given)
             write_data(
                 self.llm,
                 run.data,
                 data.writing,
-                prompts=prompts,
+                prompts=data.prompts,
                 count=data.count,
                 running=data.running,
                 report=self.watch.writing,

@@ -1,0 +1,1 @@
+"""How the shipped drafters were made, as commands that anyone can run again."""
