@@ -57,7 +57,7 @@ class Knowing(HeadTraining[Eagle3Head]):
         rows = at.clamp_max(len(laws) - 1)
         return found.scatter(1, laws.ids[rows].long(), laws.probs[rows].clamp_min(1e-30).log())
 
-    whole: tuple[int, ...] = ()
+    whole = Example((), ())
 
 
 @pytest.mark.parametrize("late", [0, 1, -1])
@@ -69,7 +69,7 @@ def test_a_row_is_judged_by_the_law_of_the_token_it_is_about(
     head, _ = fresh_head(checkpoint, HeadShape(260), texts.learned, frozenset(), seed=0)
     knowing = Knowing(head, Teacher(llm.model, top=260, captured=(1, 3, 4)), 3, late)
     text = max(texts.learned, key=lambda one: len(one.tokens))
-    knowing.whole = text.tokens
+    knowing.whole = text
     found = knowing.judge([text])
     right = [abs(share - 1) < 1e-4 for share in found.kept]
     assert right == [late == 0] * 3
@@ -121,7 +121,7 @@ def test_a_fresh_heads_guesses_are_near_to_even(llm: LLM, target_directory: Path
     head, embedding = fresh_head(checkpoint, HeadShape(200), texts.learned, frozenset(), seed=0)
     teacher = Teacher(llm.model, top=8, captured=head.config.layers_of(8))
     settle(head, teacher, embedding, texts.learned[:4])
-    features = teacher.read(texts.learned[0].tokens).features.transpose(0, 1).flatten(1).float()
+    features = teacher.read(texts.learned[0]).features.transpose(0, 1).flatten(1).float()
     with torch.no_grad():
         assert float(head.fuse(features).square().mean().sqrt()) == pytest.approx(1, abs=0.5)
     task = Eagle3Training(
@@ -134,9 +134,9 @@ def test_a_fresh_heads_guesses_are_near_to_even(llm: LLM, target_directory: Path
 def test_a_reading_is_the_same_whether_it_was_kept_or_not(llm: LLM, texts: Texts) -> None:
     kept, anew = (Teacher(llm.model, top=5, captured=(2,), most_bytes=most) for most in (10**6, 0))
     for _ in range(2):
-        one, other = (teacher.read(texts.learned[0].tokens) for teacher in (kept, anew))
+        one, other = (teacher.read(texts.learned[0]) for teacher in (kept, anew))
         assert torch.equal(one.features, other.features)
         assert torch.equal(one.laws.ids, other.laws.ids)
         assert torch.equal(one.laws.probs, other.laws.probs)
-    assert kept.read(texts.learned[0].tokens) is kept.read(texts.learned[0].tokens)
-    assert anew.read(texts.learned[0].tokens) is not anew.read(texts.learned[0].tokens)
+    assert kept.read(texts.learned[0]) is kept.read(texts.learned[0])
+    assert anew.read(texts.learned[0]) is not anew.read(texts.learned[0])

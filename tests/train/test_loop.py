@@ -228,7 +228,7 @@ def test_texts_are_read_ahead_as_far_as_memory_goes(
     run = claim(tmp_path / "out", ABOUT, resume=False)
     train(task, texts, replace(QUICK, epochs=0.1), run, reading=lambda *count: told.append(count))
     assert told == [(count, whole) for count in range(1, whole + 1)]
-    most = sum(Teacher(llm.model, top=8).read(text.tokens).nbytes for text in texts.learned[:3])
+    most = sum(Teacher(llm.model, top=8).read(text).nbytes for text in texts.learned[:3])
     few = Teacher(llm.model, top=8, most_bytes=most)
     assert sum(1 for _ in few.read_ahead(texts.learned)) == 3
 

@@ -121,7 +121,7 @@ class Distill:
         weights = mask / mask.sum(dim=1, keepdim=True) / len(batch)
         ids, probs = [], []
         for text, row in zip(batch, mask, strict=True):
-            laws, rows = self._teacher.read(text.tokens).laws, row[: len(text.tokens) - 1]
+            laws, rows = self._teacher.read(text).laws, row[: len(text.tokens) - 1]
             ids.append(laws.ids[:-1][rows])
             probs.append(laws.probs[:-1][rows])
         found = Laws(torch.cat(ids).to(states.device), torch.cat(probs).to(states.device))

@@ -107,7 +107,7 @@ def settle(head: Eagle3Head, teacher: Teacher, embedding: Tensor, texts: Sequenc
     """
     fused, rows = [], []
     for text in texts:
-        features = teacher.read(text.tokens).features[:, :-1].transpose(0, 1).flatten(1)
+        features = teacher.read(text).features[:, :-1].transpose(0, 1).flatten(1)
         fused.append(head.fuse(features.float().to(embedding.device)))
         rows.append(embedding[torch.tensor(text.tokens[1:], device=embedding.device)].float())
     scale = torch.cat(fused).square().mean().sqrt()

@@ -125,7 +125,8 @@ class HeadTraining(Generic[Kind]):
             for depth, step in enumerate(self._unrolled([text])):
                 if not len(step.output):
                     continue
-                log_q, likeliest = self._law(step.output, step.laws.ids, depth)
+                log_q, logits = self._law(step.output, step.laws.ids, depth)
+                likeliest = self._ids[logits.argmax(dim=-1)]
                 kept = torch.minimum(step.laws.probs, log_q.exp()).sum(dim=-1)
                 agreeing = likeliest == step.laws.ids[:, 0]
                 sums[0, depth] += float(kept.mean())
@@ -150,7 +151,7 @@ class HeadTraining(Generic[Kind]):
 
     def _unrolled(self, batch: Sequence[Example]) -> Iterator[Step]:
         """Yield the steps of a batch."""
-        readings = [self._teacher.read(text.tokens) for text in batch]
+        readings = [self._teacher.read(text) for text in batch]
         tokens, mask = padded(batch), written(batch)
         device, longest = self._device, tokens.shape[1]
         shape = readings[0].features.shape
@@ -184,15 +185,14 @@ class HeadTraining(Generic[Kind]):
         return rows, p / p.sum(dim=-1, keepdim=True)
 
     def _law(self, output: Tensor, ids: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """Return the head's log law at these target tokens, `[R, K]`, and its likeliest tokens, `[R]`.
+        """Return the head's log law at these target tokens, `[R, K]`, and its logits `[R, Vd]`.
 
         −inf stands where a token has no draft id.
         """
         logits = self.logits(output, depth).float()
         draft_ids = self._draft_ids[ids.long()]
         found = logits.gather(-1, draft_ids.clamp_min(0)) - logits.logsumexp(dim=-1, keepdim=True)
-        likeliest = self._ids[logits.argmax(dim=-1)]
-        return found.masked_fill(draft_ids < 0, float("-inf")), likeliest
+        return found.masked_fill(draft_ids < 0, float("-inf")), logits
 
 
 def _finite(log_q: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ class _Training:
         self._task, self._texts, self._recipe, self._run, self._report = task, texts, recipe, run, report
         self._learned = [p for p in task.module.parameters() if p.requires_grad]
         self._optimiser = torch.optim.AdamW(
-            self._learned, lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.decay
+            self._learned, lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.decay, fused=True
         )
         self._lengths = [len(text.tokens) for text in texts.learned]
         an_epoch = len(batches(self._lengths, recipe.batch, seed=recipe.seed, epoch=0))

@@ -38,7 +38,10 @@ class Laws:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A text of T tokens as the target read it: `laws` of T rows, and `features [C, T, D]` float16."""
+    """A text of T tokens as the target read it: `laws` of T rows, and `features [C, T, D]` float16.
+
+    Rows after which the target did not write hold zeros for laws: nothing is learned there.
+    """
 
     laws: Laws
     features: Tensor
@@ -83,48 +86,51 @@ class Teacher:
         self.top = min(top, model.target.vocab_size)
         self.captured = tuple(captured)
         self._most, self._held = most_bytes, 0
-        self._kept: dict[tuple[int, ...], Reading] = {}
+        self._kept: dict[Example, Reading] = {}
 
-    def read(self, tokens: tuple[int, ...]) -> Reading:
+    def read(self, text: Example) -> Reading:
         """Return the reading of a text; its rows hold the laws of the token after each."""
-        kept = self._kept.get(tokens)
+        kept = self._kept.get(text)
         if kept is not None:
             return kept
         with torch.autocast(self.target.device.type, enabled=False):  # whatever the learner runs in
-            reading = self._read(tokens)
+            reading = self._read(text)
         if self._held + reading.nbytes <= self._most:
-            self._kept[tokens] = reading
+            self._kept[text] = reading
             self._held += reading.nbytes
         return reading
 
     def read_ahead(self, texts: Iterable[Example]) -> Iterator[None]:
         """Read texts one by one, as far as they can be kept."""
         for text in texts:
-            self.read(text.tokens)
-            if text.tokens not in self._kept:
+            self.read(text)
+            if text not in self._kept:
                 return
             yield
 
-    def _read(self, tokens: tuple[int, ...]) -> Reading:
-        cache = self.target.new_cache()
-        ids, probs, features = [], [], []
-        for start in range(0, len(tokens), PASS_ROWS):
-            piece = tokens[start : start + PASS_ROWS]
+    def _read(self, text: Example) -> Reading:
+        cache, count = self.target.new_cache(), len(text.tokens)
+        ids = torch.zeros(count, self.top, dtype=torch.int32)
+        probs = torch.zeros(count, self.top)
+        features = []
+        before = {row - 1 for start, end in text.spans for row in range(start, end)}
+        for start in range(0, count, PASS_ROWS):
+            piece = text.tokens[start : start + PASS_ROWS]
             rows = range(len(piece))
+            wanted = [row for row in rows if start + row in before]
             batch = Batch(
                 tokens=piece,
                 positions=tuple(start + row for row in rows),
                 sequences=(0,) * len(piece),
                 parents=tuple(row - 1 for row in rows),
-                wanted=tuple(rows),
+                wanted=tuple(wanted),
             )
             output = self.target.run(batch, [cache], captured=self.captured)
             cache.keep(rows)
             if not bool(output.logits.isfinite().any(dim=-1).all()) or bool(output.logits.isnan().any()):
                 raise NumericsError("the target gave logits that are not numbers; nothing can be learned")
-            law = output.logits.softmax(dim=-1)
-            top = law.topk(self.top, dim=-1)
-            ids.append(top.indices.to("cpu", torch.int32))
-            probs.append(top.values.cpu())
+            top = output.logits.softmax(dim=-1).topk(self.top, dim=-1)
+            places = torch.tensor(wanted, dtype=torch.int64) + start
+            ids[places], probs[places] = top.indices.to("cpu", torch.int32), top.values.float().cpu()
             features.append(output.hidden.to("cpu", torch.float16))
-        return Reading(Laws(torch.cat(ids), torch.cat(probs)), torch.cat(features, dim=1))
+        return Reading(Laws(ids, probs), torch.cat(features, dim=1))
