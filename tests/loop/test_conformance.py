@@ -8,15 +8,20 @@ from functools import cache
 from typing import Any
 
 import pytest
+import torch
 
 from conftest import VOCAB, plain_tokens, run, text_law, toy_model
 from frequencies import follows
 from matrix import ALL_DRAFTERS, FILTERS, make_drafter
 from outrider.engine.scheduler import Limits
-from outrider.models.toy import ToyTarget
+from outrider.loop.draft.lm import ModelDrafter
+from outrider.models.base import LoadedModel
+from outrider.models.decoder import Decoder
+from outrider.models.toy import ToyTarget, ToyTokenizer
 from outrider.registry import DRAFTERS, RULES
 from outrider.sampling.params import SamplingParams
 from outrider.types import Guarantee
+from tiny import RandomSource, tiny_config
 
 PROMPTS = [[0, 1, 2], [3], [4, 5, 4, 5, 4, 5, 4], [7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5]]
 
@@ -101,15 +106,34 @@ def test_the_law_of_three_tokens_under_rejection_is_the_target_s(drafter: str) -
     assert follows(seen, text_law(target, prompt, length))
 
 
-def test_a_model_drafter_equal_to_the_target_is_always_accepted() -> None:
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 6, 8, 16])
+def test_a_model_drafter_equal_to_the_target_is_always_accepted(k: int) -> None:
     """An off-by-one in the draft model's cache after full acceptance shows as acceptance that decays."""
+    length = 500 // (k + 1) * (k + 1)
     target = ToyTarget(VOCAB, seed=1)
     drafter = DRAFTERS.load("lm").build(target, toy_model(target), {})
     for rule in ("coupled", "rejection"):
-        params = settings("sampled", max_tokens=60)
-        [result] = run(toy_model(target), drafter, [[0, 1, 2]], params, rule=rule, budget=4)
+        params = settings("sampled", max_tokens=length)
+        [result] = run(toy_model(target), drafter, [[0, 1, 2]], params, rule=rule, budget=k)
         assert result.speculation.accepted == result.speculation.drafted
-        assert result.speculation.passes == 60 / 5
+        assert result.speculation.passes == length / (k + 1)
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_draft_model_that_is_the_target_is_always_accepted_on_caches_of_keys_and_values(
+    k: int, temperature: float, decoder_class: type
+) -> None:
+    length = 500 // (k + 1) * (k + 1)
+    config = tiny_config(vocab=VOCAB, context_limit=600)
+    where = {"device": torch.device("cpu")} if decoder_class is Decoder else {}
+    target = decoder_class(config, RandomSource(config, 0), weights="fp32", **where)
+    model = LoadedModel("tiny", target, ToyTokenizer(VOCAB))
+    drafter = ModelDrafter(target, VOCAB)  # its passes count as free, so that no chain ends early
+    params = SamplingParams(temperature=temperature, seed=3, max_tokens=length, ignore_eos=True)
+    [result] = run(model, drafter, [[0, 1, 2]], params, budget=k)
+    assert result.speculation.accepted == result.speculation.drafted
+    assert result.speculation.passes == length / (k + 1)
 
 
 def test_a_model_drafter_with_a_shorter_context_stops_drafting_at_its_end() -> None:

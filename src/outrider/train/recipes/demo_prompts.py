@@ -59,11 +59,11 @@ class Prompts:
         return BLANK.sub(fill, pattern)
 
 
-def passages(directory: Path, target: str) -> list[str]:
-    """Return the paragraphs of a store's answers."""
+def passages(directory: Path, target: str, first: int | None) -> list[str]:
+    """Return the paragraphs of a store's answers, of the first so many texts."""
     model = load(target).model
     found = []
-    for text in open_data(directory, model):
+    for text in open_data(directory, model)[:first]:
         for start, end in text.spans:
             said = model.tokenizer.decode(text.tokens[start:end])
             found += [part for part in said.split("\n\n") if len(part) in PARAGRAPH]
@@ -76,10 +76,11 @@ def main() -> None:
     parser.add_argument("texts", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--count", type=int, default=3000)
+    parser.add_argument("--first", type=int, help="texts to take paragraphs from (default: all)")
     parser.add_argument("--target", default="demo")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    prompts = Prompts(given.seed, passages(given.texts, given.target))
+    prompts = Prompts(given.seed, passages(given.texts, given.target, given.first))
     made = dict.fromkeys(prompts.make() for _ in range(given.count))
     given.out.write_text("".join(json.dumps({"turns": turns}) + "\n" for turns in made), encoding="utf-8")
 
