@@ -9,7 +9,9 @@ from outrider.llm import LLM
 from outrider.train.candidate import Writing
 from outrider.train.generate import write_data
 from outrider.train.prompts import Conversation, PromptFile
+from outrider.train.texts import Texts
 from tiny_target import write_target
+from tiny_training import texts_of
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +31,8 @@ def data(llm: LLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
     prompts = PromptFile(tuple(Conversation((f"say {chr(97 + i)}",)) for i in range(24)), "made here")
     write_data(llm, directory, Writing(max_tokens=32, temperatures=(0.0, 0.5)), prompts=prompts)
     return directory
+
+
+@pytest.fixture(scope="module")
+def texts(llm: LLM, data: Path) -> Texts:
+    return texts_of(llm, data)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from outrider.train.divergence import LOSSES, kept_share, with_rest
-from outrider.train.teacher import Laws
+from outrider.train.divergence import LOSSES, forward_kl, forward_kl_of_logits, kept_share, with_rest
+from outrider.train.readings import Laws
 
 
 def laws_of(p: torch.Tensor, top: int) -> Laws:
@@ -49,3 +49,18 @@ def test_a_draft_that_is_the_target_loses_nothing_and_has_nothing_to_learn(name:
     if name != "tv":  # which has a kink there
         assert logits.grad is not None
         assert float(logits.grad.abs().max()) < 1e-5
+
+
+def test_the_gradient_of_forward_kl_that_is_written_out_is_that_of_autograd() -> None:
+    dice = torch.Generator().manual_seed(1)
+    logits = torch.randn(5, 11, generator=dice, requires_grad=True)
+    ids = torch.stack([torch.randperm(11, generator=dice)[:4] for _ in range(5)])
+    p = torch.rand(5, 4, generator=dice) * torch.tensor([1.0, 1, 1, 0])
+    p = p / p.sum(dim=-1, keepdim=True)
+    weights = torch.rand(5, generator=dice)
+    log_q = logits.gather(-1, ids) - logits.logsumexp(dim=-1, keepdim=True)
+    expected = (forward_kl(p, log_q) * weights).sum()
+    expected.backward()
+    loss, gradient = forward_kl_of_logits(logits.detach(), ids, p, weights)
+    torch.testing.assert_close(loss, expected.detach())
+    torch.testing.assert_close(gradient, logits.grad)

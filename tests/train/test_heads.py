@@ -20,12 +20,7 @@ from outrider.train.head_training import Ahead, HeadTraining
 from outrider.train.store import Example
 from outrider.train.teacher import Teacher
 from outrider.train.texts import Texts
-from tiny_training import make, texts_of
-
-
-@pytest.fixture(scope="module")
-def texts(llm: LLM, data: Path) -> Texts:
-    return texts_of(llm, data)
+from tiny_training import make
 
 
 class Knowing(HeadTraining[Eagle3Head]):
@@ -129,14 +124,3 @@ def test_a_fresh_heads_guesses_are_near_to_even(llm: LLM, target_directory: Path
     )
     even = math.log(200)
     assert task.judge(texts.learned).loss < even + 1
-
-
-def test_a_reading_is_the_same_whether_it_was_kept_or_not(llm: LLM, texts: Texts) -> None:
-    kept, anew = (Teacher(llm.model, top=5, captured=(2,), most_bytes=most) for most in (10**6, 0))
-    for _ in range(2):
-        one, other = (teacher.read(texts.learned[0]) for teacher in (kept, anew))
-        assert torch.equal(one.features, other.features)
-        assert torch.equal(one.laws.ids, other.laws.ids)
-        assert torch.equal(one.laws.probs, other.laws.probs)
-    assert kept.read(texts.learned[0]) is kept.read(texts.learned[0])
-    assert anew.read(texts.learned[0]) is not anew.read(texts.learned[0])

@@ -18,12 +18,13 @@ import torch
 from outrider.errors import LoadError, OptionError, TrainingError
 from outrider.llm import LLM
 from outrider.train.loop import train
+from outrider.train.readings import Readings
 from outrider.train.recipe import Recipe
 from outrider.train.run import claim
 from outrider.train.task import Progress, Task
 from outrider.train.teacher import Teacher
 from outrider.train.texts import Texts
-from tiny_training import KINDS, QUICK, make, texts_of
+from tiny_training import KINDS, QUICK, make
 
 ABOUT = {"kind": "tiny"}
 Start = Callable[..., Any]
@@ -35,11 +36,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def texts(llm: LLM, data: Path) -> Texts:
-    return texts_of(llm, data)
 
 
 def weights(task: Task) -> dict[str, torch.Tensor]:
@@ -219,17 +215,17 @@ def test_minutes_end_a_run_and_are_planned_once(
     assert resumed.step == outcome.step
 
 
-def test_texts_are_read_ahead_as_far_as_memory_goes(
+def test_texts_are_read_ahead_as_far_as_there_is_room_to_keep_them(
     llm: LLM, target_directory: Path, texts: Texts, tmp_path: Path
 ) -> None:
     whole = len(texts.learned)
     told: list[tuple[int, int]] = []
-    task = make("medusa", llm, target_directory, texts)
     run = claim(tmp_path / "out", ABOUT, resume=False)
+    task = make("medusa", llm, target_directory, texts, kept=Readings(run.readings, 10**7))
     train(task, texts, replace(QUICK, epochs=0.1), run, reading=lambda *count: told.append(count))
     assert told == [(count, whole) for count in range(1, whole + 1)]
     most = sum(Teacher(llm.model, top=8).read(text).nbytes for text in texts.learned[:3])
-    few = Teacher(llm.model, top=8, most_bytes=most)
+    few = Teacher(llm.model, top=8, kept=Readings(tmp_path / "few.bin", most + 3 * 64))
     assert sum(1 for _ in few.read_ahead(texts.learned)) == 3
 
 

@@ -82,7 +82,7 @@ Top = Annotated[
 Buffer = Annotated[
     float,
     typer.Option(
-        "--buffer", min=0, metavar="GB", help="Memory for what the target says; what is beyond is run again."
+        "--buffer", min=0, metavar="GB", help="Disk for what the target says; what is beyond is run again."
     ),
 ]
 JudgeEvery = Annotated[

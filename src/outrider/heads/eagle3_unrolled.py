@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,26 +25,85 @@ class Unrolled:
     """
 
     def __init__(self) -> None:
-        self._keys: list[Tensor] = []
-        self._values: list[Tensor] = []
+        self._held: list[Tensor] = []
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Return `[B, T, heads, D]` for `q` of that shape and `k`, `v [B, T, kv_heads, D]` of this step."""
-        self._keys.append(k)
-        self._values.append(v)
-        (count, heads, dim), kv_heads = q.shape[1:], k.shape[-2]
-        grouped = q.view(*q.shape[:2], kv_heads, heads // kv_heads, dim) / math.sqrt(dim)
-        first = torch.einsum("btkgd,bskd->bkgts", grouped, self._keys[0])
-        hidden = torch.ones(count, count, dtype=torch.bool, device=q.device).triu(1)
-        scores = [first.masked_fill(hidden, float("-inf"))]
-        for keys in self._keys[1:]:
-            scores.append(torch.einsum("btkgd,btkd->bkgt", grouped, keys)[..., None])
-        shares = torch.cat(scores, dim=-1).float().softmax(dim=-1).to(v.dtype)
-        mixed = torch.einsum("bkgts,bskd->btkgd", shares[..., :count], self._values[0])
-        for step, values in enumerate(self._values[1:]):
-            own = shares[..., count + step].permute(0, 3, 1, 2)[..., None]  # [B, T, Hkv, G, 1]
-            mixed = mixed + own * values[..., None, :]
-        return mixed.flatten(-3, -2)
+        self._held += (k, v)
+        mixed: Tensor = _Mixture.apply(q, *self._held)
+        return mixed
+
+
+class _Mixture(torch.autograd.Function):
+    """softmax(q · keys) · values, over keys of step 0 up to each row and one key of each later step.
+
+    Scores are as many as a text is long, squared: they are worked on in place and the backward is written
+    out, because what autograd keeps and copies of them takes several times as long.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, *held: Tensor) -> Tensor:
+        """`held`: keys and values of every step, one after the other."""
+        count, dim = q.shape[1], q.shape[3]
+        rows = _by_head(q / math.sqrt(dim), held[0].shape[2])
+        keys, values = ([_by_head(x, x.shape[2]) for x in held[kind::2]] for kind in (0, 1))
+        scores = rows.new_empty(*rows.shape[:4], count + len(keys) - 1)
+        scores[..., :count] = _times(rows, keys[0].mT)
+        scores[..., :count].masked_fill_(_hidden(count, q.device), float("-inf"))
+        for step, key in enumerate(keys[1:]):
+            scores[..., count + step] = (rows * key).sum(dim=-1)
+        shares = scores.softmax(dim=-1)
+        mixed = _times(shares[..., :count], values[0])
+        for step, value in enumerate(values[1:]):
+            mixed += shares[..., count + step, None] * value
+        ctx.save_for_backward(rows, shares, *keys, *values)
+        return _by_row(mixed, q.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        """Return the gradients of the queries, and of the keys and values of every step."""
+        rows, shares, *held = ctx.saved_tensors
+        keys, values = held[: len(held) // 2], held[len(held) // 2 :]
+        shape, kv_heads, count = grads[0].shape, rows.shape[1], rows.shape[3]
+        given = _by_head(grads[0], kv_heads)
+        wanted = torch.empty_like(shares)
+        wanted[..., :count] = _times(given, values[0].mT)
+        for step, value in enumerate(values[1:]):
+            wanted[..., count + step] = (given * value).sum(dim=-1)
+        wanted = torch._softmax_backward_data(wanted, shares, -1, shares.dtype)
+        towards = _times(wanted[..., :count], keys[0])
+        found = [_summed(wanted[..., :count].mT, rows), _summed(shares[..., :count].mT, given)]
+        for step, key in enumerate(keys[1:]):
+            own = wanted[..., count + step, None]
+            towards += own * key
+            found += [(own * rows).sum(dim=2), (shares[..., count + step, None] * given).sum(dim=2)]
+        to_queries = _by_row(towards, shape) / math.sqrt(shape[3])
+        return (to_queries, *(grad.transpose(1, 2) for grad in found))
+
+
+def _hidden(count: int, device: torch.device) -> Tensor:
+    """Return which keys of step 0 no row sees: those after it, `[T, T]`."""
+    return torch.ones(count, count, dtype=torch.bool, device=device).triu(1)
+
+
+def _by_head(x: Tensor, kv_heads: int) -> Tensor:
+    """Return `[B, kv_heads, G, T, D]` for `[B, T, kv_heads · G, D]`."""
+    return x.unflatten(2, (kv_heads, -1)).permute(0, 2, 3, 1, 4).contiguous()
+
+
+def _by_row(x: Tensor, shape: torch.Size) -> Tensor:
+    """Return `[B, T, heads, D]` for `[B, kv_heads, G, T, D]`."""
+    return x.permute(0, 3, 1, 2, 4).reshape(shape)
+
+
+def _times(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Return `rows [B, K, G, T, n]` times `matrix [B, K, 1, n, m]`, all groups in one product."""
+    return (rows.flatten(2, 3) @ matrix[:, :, 0]).unflatten(2, rows.shape[2:4])
+
+
+def _summed(columns: Tensor, rows: Tensor) -> Tensor:
+    """Return `[B, K, m, D]`: `columns [B, K, G, m, T]` times `rows [B, K, G, T, D]`, summed over groups."""
+    return torch.matmul(columns, rows).sum(dim=2)
 
 
 def unroll(head: Eagle3Head, features: Tensor, embeddings: Tensor, steps: int) -> Iterator[Tensor]:

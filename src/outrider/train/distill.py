@@ -17,10 +17,11 @@ from torch import Tensor
 from outrider.models.base import LoadedModel
 from outrider.train.divergence import LOSSES, kept_share, with_rest
 from outrider.train.own_texts import OwnTexts
+from outrider.train.readings import Laws
 from outrider.train.store import Example
 from outrider.train.student import Student
 from outrider.train.task import Judgement
-from outrider.train.teacher import Laws, Teacher
+from outrider.train.teacher import Teacher
 from outrider.train.texts import padded, written
 
 ROWS = 256

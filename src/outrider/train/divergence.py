@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from outrider.train.teacher import Laws
+from outrider.train.readings import Laws
 
 _LEAST = 1e-12
 """Below this a probability counts as this: logarithms stay finite."""
@@ -21,6 +21,19 @@ _LEAST = 1e-12
 def forward_kl(p: Tensor, log_q: Tensor) -> Tensor:
     """Return KL(p‖q) in nats of each row, `[R, K + 1]` each to `[R]`."""
     return (p * (p.clamp_min(_LEAST).log() - log_q)).sum(dim=-1)
+
+
+def forward_kl_of_logits(logits: Tensor, ids: Tensor, p: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return Σ weights · KL(p‖softmax(logits)) and its gradient `[R, V]`, which is q − p in each row.
+
+    `p [R, K]` of the tokens `ids [R, K]` sums to 1 in every row; its zeros may stand at any id. The same as
+    `forward_kl` with autograd, in a few passes over the logits.
+    """
+    q = logits.softmax(dim=-1, dtype=torch.float32)
+    log_q = q.gather(-1, ids).clamp_min(_LEAST**3).log()
+    loss = (forward_kl(p, log_q) * weights).sum()
+    gradient = q.mul_(weights[:, None]).scatter_add_(-1, ids, -p * weights[:, None])
+    return loss, gradient
 
 
 def reverse_kl(p: Tensor, log_q: Tensor) -> Tensor:

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from outrider.heads.eagle3 import Eagle3Head
 from outrider.heads.medusa import MedusaHeads
-from outrider.train.divergence import forward_kl
+from outrider.train.divergence import forward_kl, forward_kl_of_logits
+from outrider.train.readings import Laws
 from outrider.train.store import Example
 from outrider.train.task import Judgement
-from outrider.train.teacher import Laws, Teacher
+from outrider.train.teacher import Teacher
 from outrider.train.texts import padded, written
 
 ROWS = 1024
@@ -101,13 +102,14 @@ class HeadTraining(Generic[Kind]):
                 if not len(output):
                     continue
                 weights = self._decay**depth * _each_text_alike(texts, len(batch))
+                ids = self._draft_ids[step.laws.ids[rows].long()].clamp_min(0)
                 leaf = output.detach().requires_grad_()
                 for start in range(0, len(output), ROWS):
                     part = slice(start, start + ROWS)
-                    log_q, _ = self._law(leaf[part], step.laws.ids[rows][part], depth)
-                    loss = (forward_kl(p[part], _finite(log_q)) * weights[part]).sum()
-                    torch.autograd.backward(loss)  # frees the logits; the rest gathers in leaf.grad
-                    total += float(loss.detach())
+                    logits = self.logits(leaf[part], depth)
+                    loss, gradient = forward_kl_of_logits(logits.detach(), ids[part], p[part], weights[part])
+                    torch.autograd.backward(logits, gradient.to(logits.dtype))  # gathers in leaf.grad
+                    total += float(loss)
                 assert leaf.grad is not None
                 if output.requires_grad:
                     outputs.append(output)

@@ -28,6 +28,7 @@ from outrider.train.loop import train
 from outrider.train.medusa import MedusaTraining
 from outrider.train.own_texts import OwnTexts
 from outrider.train.prompts import PromptFile, read_prompts
+from outrider.train.readings import Readings
 from outrider.train.recipe import Recipe
 from outrider.train.run import Run, claim
 from outrider.train.store import Store, is_store
@@ -90,12 +91,12 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the target's readings are kept."""
+    """How the target reads, and how much of it is kept."""
 
     top: int = 64
     """Likeliest tokens of each law."""
     most_bytes: int = 2 << 30
-    """Of readings in memory; what does not fit is read again in every epoch."""
+    """Of readings on the disk; what does not fit is read again in every epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +145,12 @@ class Job:
         return texts
 
     def teacher(self, captured: tuple[int, ...] = ()) -> Teacher:
-        """Return the target as a reader of texts."""
-        top, most = self.reading.top, self.reading.most_bytes
-        return Teacher(self.llm.model, top=top, captured=captured, most_bytes=most)
+        """Return the target as a reader of texts, which keeps nothing yet."""
+        return Teacher(self.llm.model, top=self.reading.top, captured=captured)
+
+    def readings(self, run: Run) -> Readings:
+        """Return what is kept of the target's readings beside a run."""
+        return Readings(run.readings, self.reading.most_bytes)
 
     def run(self, task: Task, texts: Texts, run: Run) -> Outcome:
         """Run the loop."""
@@ -167,6 +171,7 @@ def distill(job: Job, *, layers: str, loss: str = "fkl", on_policy: float = 0.0)
     teacher = job.teacher()
     student = Student(checkpoint, chosen).to(teacher.target.device)
     run = job.claim("distill", {"layers": list(chosen), "loss": loss, "on_policy": on_policy})
+    teacher.kept = job.readings(run)
     texts = job.texts(run)
     own = None
     if on_policy:
@@ -190,6 +195,7 @@ def eagle3(
     teacher = job.teacher(layers)
     said = {"draft_vocab": shape.draft_vocab, "inner": shape.inner, "feature_layers": list(layers)}
     run = job.claim("eagle3", {**said, "depth": depth, "decay": decay, "spelling": spelling})
+    teacher.kept = job.readings(run)
     texts = job.texts(run)
     ends = job.llm.model.tokenizer.eos_ids
     head, embedding = fresh_head(checkpoint, shape, texts.learned, ends, seed=job.recipe.seed)
@@ -223,6 +229,7 @@ def medusa(
     run = job.claim(
         "medusa", {"heads": heads, "draft_vocab": draft_vocab, "decay": decay, "spelling": spelling}
     )
+    teacher.kept = job.readings(run)
     texts = job.texts(run)
     ends = job.llm.model.tokenizer.eos_ids
     made, norm = fresh_medusa(checkpoint, draft_vocab, heads, texts.learned, ends)

@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol, cast
 
 import torch
-from torch import Tensor
 
 from outrider.cache.base import Cache
 from outrider.errors import CapabilityError, NumericsError
 from outrider.models.base import Batch, LoadedModel, PassOutput
 from outrider.models.config import DecoderConfig
+from outrider.train.readings import Laws, Reading, Readings
 from outrider.train.store import Example
 
 PASS_ROWS = 256
 """Rows of one pass: their logits over the whole vocabulary are held at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Laws:
-    """Of each of R rows the K likeliest next tokens, likeliest first: `ids [R, K]` and `probs [R, K]`.
-
-    Probabilities are those at temperature 1 over all tokens, so a row sums to 1 less what was cut off.
-    """
-
-    ids: Tensor
-    probs: Tensor
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, rows: slice) -> Laws:
-        return Laws(self.ids[rows], self.probs[rows])
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A text of T tokens as the target read it: `laws` of T rows, and `features [C, T, D]` float16.
-
-    Rows after which the target did not write hold zeros for laws: nothing is learned there.
-    """
-
-    laws: Laws
-    features: Tensor
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all of it."""
-        return sum(part.nbytes for part in (self.laws.ids, self.laws.probs, self.features))
 
 
 class Readable(Protocol):
@@ -68,14 +34,19 @@ class Readable(Protocol):
 
 
 class Teacher:
-    """Reads texts with a target; readings are kept as far as `most_bytes` go, the rest is read anew.
+    """Reads texts with a target; those that `kept` has no room for are read anew every time.
 
     `top`: K of the laws. `captured`: layers whose outputs are the features. A text's reading is the same
     whether it was kept or not. CapabilityError for a target that does not run on the lean decoder.
     """
 
     def __init__(
-        self, model: LoadedModel, *, top: int, captured: Sequence[int] = (), most_bytes: int = 0
+        self,
+        model: LoadedModel,
+        *,
+        top: int,
+        captured: Sequence[int] = (),
+        kept: Readings | None = None,
     ) -> None:
         if not hasattr(model.target, "run"):
             raise CapabilityError(
@@ -85,27 +56,28 @@ class Teacher:
         self.target = cast(Readable, model.target)
         self.top = min(top, model.target.vocab_size)
         self.captured = tuple(captured)
-        self._most, self._held = most_bytes, 0
-        self._kept: dict[Example, Reading] = {}
+        self.kept = kept
 
     def read(self, text: Example) -> Reading:
         """Return the reading of a text; its rows hold the laws of the token after each."""
-        kept = self._kept.get(text)
+        kept = None if self.kept is None else self.kept.get(text)
         if kept is not None:
             return kept
         with torch.autocast(self.target.device.type, enabled=False):  # whatever the learner runs in
             reading = self._read(text)
-        if self._held + reading.nbytes <= self._most:
-            self._kept[text] = reading
-            self._held += reading.nbytes
+        if self.kept is not None:
+            self.kept.put(text, reading)
         return reading
 
     def read_ahead(self, texts: Iterable[Example]) -> Iterator[None]:
         """Read texts one by one, as far as they can be kept."""
         for text in texts:
-            self.read(text)
-            if text not in self._kept:
+            if self.kept is None:
                 return
+            if text not in self.kept:
+                self.read(text)
+                if text not in self.kept:
+                    return
             yield
 
     def _read(self, text: Example) -> Reading:
