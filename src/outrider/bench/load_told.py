@@ -48,7 +48,7 @@ def _written(trace: Trace) -> dict[str, Any]:
     return {
         "prompt_tokens": trace.prompt_tokens,
         "tokens": trace.tokens,
-        **({} if trace.most is None else {"max_tokens": trace.most}),
+        "max_tokens": trace.most,
         "drafts": [draft.written() for draft in trace.drafts],
     }
 
