@@ -4,14 +4,16 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from conftest import VOCAB, RandomTrees, plain_tokens, toy_model
+from outrider.bench.assumed import ByTraces
 from outrider.bench.failing import FailingDrafter
-from outrider.bench.load import EncodedPrompt, Measured, encoded, load_contestants, run_loads
+from outrider.bench.load import EncodedPrompt, Measured, encoded, load_contestants, run_loads, unequal
 from outrider.bench.load_result import load_document, spread
 from outrider.bench.load_told import LoadTold, load_told
 from outrider.bench.suites import Prompt, Suite
@@ -281,11 +283,11 @@ def test_rounds_take_turns_and_every_run_starts_from_nothing(monkeypatch: pytest
     log: list[tuple[str, int | None, int]] = []
     made: list[Any] = []
 
-    def watched(engine: Engine, prompts: Sequence[Any], params: Any, load: Load, *, seed: int = 0) -> Run:
+    def watched(engine: Engine, prompts: Sequence[Any], params: Any, load: Load, **options: Any) -> Run:
         drafter = engine._drafter  # type: ignore[attr-defined]
         made.append(drafter._drafter)
         log.append((drafter.name, load.clients, len(prompts)))
-        return drive(engine, prompts, params, load, seed=seed)
+        return drive(engine, prompts, params, load, **options)
 
     monkeypatch.setattr(module, "drive", watched)
     contestants = load_contestants(toy_llm(), ["suffix", "recycle"])
@@ -422,3 +424,33 @@ def test_an_answer_of_one_chunk_has_no_time_per_token() -> None:
     assert row["time_per_token"] == row["gap"] == {"mean": None, "p50": None, "p90": None, "p99": None}
     assert row["speed_over_plain"] is None
     assert spread([1.0, None, 3.0])["mean"] == 2
+
+
+def test_requests_with_limits_of_their_own_have_the_same_ones_for_all_drafters_and_in_all_rounds() -> None:
+    contestants = load_contestants(toy_llm(), ["suffix", "failing:suffix"])
+    params = replace(PARAMS, ignore_eos=True)
+    loads = [Load(clients=1), Load(clients=3)]
+    measured = run_loads(contestants, encoded_prompts(), params, loads, repeats=2, count=12, least=5)
+    tokens = {tuple(a.result.completion_tokens for a in m.run.answers) for m in measured}
+    assert len(tokens) == 1
+    [lengths] = tokens
+    assert 5 <= min(lengths) < max(lengths) <= 24
+    document = json.loads(
+        json.dumps(load_document(measured, Suite("s", ()), params, {}, running=16, least=5))
+    )
+    assert (document["least_tokens"], document["sampling"]["max_tokens"]) == (5, 24)
+    assert [row["identical_to_plain"] for row in document["results"]] == [1.0] * 6
+    told = load_told(document, "load.json", "suffix")
+    assert [trace.most for trace in told.rows[0].traces] == list(lengths)
+    jobs = ByTraces(told, load_told(document, "load.json", "none")).jobs(loads[0])
+    assert [(job.output, job.most) for job in jobs] == [(length, length) for length in lengths]
+
+
+def test_another_seed_draws_other_limits_and_without_a_least_one_all_have_the_same() -> None:
+    prompts = encoded_prompts() * 4
+
+    def limits(seed: int, least: int | None) -> list[int | None]:
+        return [prompt.most for prompt in unequal(prompts, least, replace(PARAMS, seed=seed))]
+
+    assert limits(1, 5) == limits(1, 5) != limits(2, 5)
+    assert limits(1, None) == [None] * 20

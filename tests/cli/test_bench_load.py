@@ -97,3 +97,19 @@ def test_a_picture_is_refused_before_anything_is_measured_where_it_cannot_be_dra
     monkeypatch.setattr(plot, "find_spec", lambda _: None)
     assert main(["bench", "load", "no such model", "--plot", "load.png"]) == 2
     assert "matplotlib" in capsys.readouterr().err
+
+
+def test_two_numbers_give_every_request_a_limit_between_them(tiny: str, suite: str, capsys: Captured) -> None:
+    words = ["bench", "load", tiny, "--suite", suite, "--drafters", "suffix", "--concurrency", "2"]
+    assert main([*words, "--repeats", "1", "--ignore-eos", "--max-tokens", "3-9", "--json"]) == 0
+    found = document(capsys)
+    traces = found["results"][1]["traces"]
+    assert [trace["tokens"] for trace in traces] == [trace["max_tokens"] for trace in traces]
+    assert all(3 <= trace["tokens"] <= 9 for trace in traces)
+    assert (found["least_tokens"], found["sampling"]["max_tokens"]) == (3, 9)
+
+
+@pytest.mark.parametrize("wrong", ["0", "x", "", "9-3", "5-5", "0-5", "-5", "3-", "3-5-9", "1.5", "²"])
+def test_limits_that_are_none_are_refused_with_what_to_write(wrong: str, capsys: Captured) -> None:
+    assert main(["bench", "load", "demo", f"--max-tokens={wrong}"]) == 2
+    assert "as in 24-72" in " ".join(capsys.readouterr().err.split())

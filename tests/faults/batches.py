@@ -73,8 +73,8 @@ FAULTS: list[Fault] = [
     fault(
         "a request whose drafts always fail is drafted for all the same",
         PROPOSE,
-        "if sequences[index].breaker.allows()}",
-        "if sequences[index].breaker.allows() is not None}",
+        "zip(ready, may, strict=True) if draft}",
+        "zip(ready, may, strict=True)}",
         test="loop/test_propose.py::test_a_request_whose_drafts_fail_is_asked_ever_more_rarely",
     ),
     fault(

@@ -110,8 +110,10 @@ class ByTraces:
     def jobs(self, load: Load) -> list[Job]:
         """Return the requests that were measured, as many."""
         row = self.told.near(load)
-        most = self.told.max_tokens
-        jobs = [Job(trace.prompt_tokens, trace.tokens, max(most, trace.tokens)) for trace in row.traces]
+        jobs = [
+            Job(trace.prompt_tokens, trace.tokens, max(trace.most or self.told.max_tokens, trace.tokens))
+            for trace in row.traces
+        ]
         return [jobs[index % len(jobs)] for index in range(row.requests)]
 
 

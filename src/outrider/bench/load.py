@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,8 @@ class EncodedPrompt:
 
     prompt: Prompt
     tokens: tuple[int, ...]
+    most: int | None = None
+    """Tokens that it may be answered with; None: as many as any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,7 @@ def run_loads(
     *,
     repeats: int = 1,
     count: int | None = None,
+    least: int | None = None,
     running: int = Limits().running,
     notes: Console | None = None,
     into: list[Measured] | None = None,
@@ -160,10 +164,12 @@ def run_loads(
 
     In a round all contestants run the same list of `count` requests under one load before the next load
     comes, in an order that turns each time. `count` None means all prompts, and at least two for each
-    client; where there are fewer prompts they come again. Requests that arrive at random do so at the same
-    moments for all contestants, and at others in each round. `running`: most requests in one pass. Each run
-    has an engine and a drafter of its own and stores no prefixes. What was measured is added to `into` once
-    all contestants have answered, so that an interrupt leaves whole rounds.
+    client; where there are fewer prompts they come again. With `least` each request may be answered with a
+    number of tokens of its own, from `least` to `params.max_tokens`, that follows from its place in the list
+    and from `params.seed`: the same for all contestants and in all rounds. Requests that arrive at random do
+    so at the same moments for all contestants, and at others in each round. `running`: most requests in one
+    pass. Each run has an engine and a drafter of its own and stores no prefixes. What was measured is added
+    to `into` once all contestants have answered, so that an interrupt leaves whole rounds.
     """
     assert contestants[0].name == BASELINE
     limits = Limits(running=running, waiting=10**9)
@@ -175,22 +181,35 @@ def run_loads(
         task = bar.add_task("", total=repeats * len(loads) * len(contestants))
         for round_ in range(repeats):
             for place, load in enumerate(loads):
-                listed = tuple(load.listed(prompts, count))
+                listed = unequal(load.listed(prompts, count), least, params)
                 runs: dict[str, Measured] = {}
                 for contestant in turned(contestants, round_ + place):
                     bar.update(task, description=f"{words(load)} · {contestant.name}")
                     llm, drafter = contestant.fresh()
                     tokens = [prompt.tokens for prompt in listed]
-                    run = drive(llm.engine(limits), tokens, params, load, seed=round_)
-                    noted = _noted(llm, drafter, run)
+                    most = [prompt.most for prompt in listed if prompt.most is not None] or None
+                    run = drive(llm.engine(limits), tokens, params, load, most=most, seed=round_)
+                    noted = _noted(llm, drafter, run, listed)
                     runs[contestant.name] = Measured(contestant.name, load, round_, listed, run, noted)
                     bar.advance(task)
                 measured += [runs[contestant.name] for contestant in contestants]
     return measured
 
 
-def _noted(llm: LLM, drafter: TracingDrafter, run: Run) -> Noted:
-    traces = drafter.traces([answer.result.token_ids for answer in run.answers])
+def unequal(
+    prompts: Sequence[EncodedPrompt], least: int | None, params: SamplingParams
+) -> tuple[EncodedPrompt, ...]:
+    """Return the prompts, each with a limit of its own that the seed draws; none where `least` is None."""
+    if least is None:
+        return tuple(prompts)
+    most, chance = params.max_tokens, random.Random(params.seed)
+    assert most is not None, "limits lie between two numbers"
+    return tuple(replace(prompt, most=chance.randint(least, most)) for prompt in prompts)
+
+
+def _noted(llm: LLM, drafter: TracingDrafter, run: Run, prompts: Sequence[EncodedPrompt]) -> Noted:
+    traced = drafter.traces([answer.result.token_ids for answer in run.answers])
+    traces = [replace(trace, most=prompt.most) for trace, prompt in zip(traced, prompts, strict=True)]
     return Noted(
         DEFAULT_BUDGET if llm.budget is None else llm.budget,
         not llm.weighs_costs,

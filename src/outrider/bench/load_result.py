@@ -28,10 +28,11 @@ def load_document(
     provenance: dict[str, Any],
     *,
     running: int,
+    least: int | None = None,
 ) -> dict[str, Any]:
     """Return the document of one benchmark: a row for each load and drafter, then every run by itself.
 
-    `running`: most requests in one pass.
+    `running`: most requests in one pass; `least`: as `run_loads` was given it.
     """
     loads = list(dict.fromkeys(m.load for m in measured))
     names = list(dict.fromkeys(m.contestant for m in measured))
@@ -51,27 +52,32 @@ def load_document(
             "left_out": [prompt.id for prompt in suite.prompts if prompt.id not in known],
         },
         "running": running,
+        "least_tokens": least,
         "prefix_store": False,
         "sampling": asdict(params),
         "provenance": provenance,
     }
 
 
-def reference(measured: Sequence[Measured]) -> dict[str, tuple[int, ...]]:
-    """Return plain decoding's first answer to each prompt, by the prompt's id.
+Asked = tuple[str, int | None]
+"""A prompt's id, and how many tokens it may be answered with."""
+
+
+def reference(measured: Sequence[Measured]) -> dict[Asked, tuple[int, ...]]:
+    """Return plain decoding's first answer to each prompt of each limit.
 
     Every other answer is compared with it, plain decoding's own under other loads too.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[Asked, tuple[int, ...]] = {}
     for m in measured:
         if m.contestant == BASELINE:
             for prompt, answer in m.answers:
-                found.setdefault(prompt.prompt.id, answer.result.token_ids)
+                found.setdefault((prompt.prompt.id, prompt.most), answer.result.token_ids)
     return found
 
 
 def summarize(
-    own: Sequence[Measured], measured: Sequence[Measured], plain: dict[str, tuple[int, ...]]
+    own: Sequence[Measured], measured: Sequence[Measured], plain: dict[Asked, tuple[int, ...]]
 ) -> dict[str, Any]:
     """Return the row of one contestant under one load from its rounds, `own`.
 
@@ -108,7 +114,7 @@ def summarize(
         "pass_ms": 1000 * sum(s.target_seconds for s in steps) / sum(s.steps for s in steps),
         "outside_passes": 1 - sum(s.target_seconds for s in steps) / seconds,
         "drafting": sum(s.draft_seconds for s in steps) / seconds,
-        "identical_to_plain": sum(a.result.token_ids == plain[p.prompt.id] for p, a in answers)
+        "identical_to_plain": sum(a.result.token_ids == plain[p.prompt.id, p.most] for p, a in answers)
         / len(answers),
         "throughput_over_plain": asdict(throughput) if throughput else None,
         "speed_over_plain": asdict(per_token) if per_token else None,

@@ -48,6 +48,7 @@ def _written(trace: Trace) -> dict[str, Any]:
     return {
         "prompt_tokens": trace.prompt_tokens,
         "tokens": trace.tokens,
+        "max_tokens": trace.most,
         "drafts": [draft.written() for draft in trace.drafts],
     }
 
@@ -118,4 +119,4 @@ def load_told(document: Mapping[str, Any], name: str, drafter: str) -> LoadTold:
 
 def _read(row: Mapping[str, Any]) -> Trace:
     drafts = tuple(TracedDraft.read(text) for text in row["drafts"])
-    return Trace(row["prompt_tokens"], row["tokens"], drafts)
+    return Trace(row["prompt_tokens"], row["tokens"], drafts, row.get("max_tokens"))

@@ -73,8 +73,7 @@ class Served:
     first: tuple[float, int] = (0.0, 0)
     """When the first tokens came, and how many."""
     last: float = 0.0
-    breaker: Breaker | None = None
-    """None until it runs."""
+    breaker: Breaker = field(default_factory=Breaker)
     # What `share_rows` asks of a request besides:
     most_rows: int = 1
     priority: int = 0

@@ -49,8 +49,6 @@ def simulate(
             now = arrivals[coming]
             continue
         running = live[: system.limits.running]
-        for request in running:
-            request.breaker = request.breaker or planner.breaker()
         now += _step(system, planner, running, run, now, chance)
         live = [request for request in live if request.emitted < request.job.output]
     run.milliseconds = now
@@ -85,8 +83,9 @@ def _step(
         kept = min(sum(draft.right), request.job.output - request.emitted)
         emitted = min(1 + kept, request.job.output - request.emitted)
         _emit(request, emitted, now + took)
-        assert request.breaker is not None, "it runs"
-        planner.note(request.breaker, kept, price)
+        # What would come after the end is not kept.
+        right = [here and sum(draft.right[:node]) < kept for node, here in enumerate(draft.right)]
+        planner.note(request.breaker, price, kept, draft.chances, right)
         tokens += emitted
     planner.note_asks(drafted.asks, drafted.milliseconds)
     run.add(len(ready), nodes, tokens)
@@ -128,12 +127,11 @@ def _draft(
     plan = planner.plan([request.cached for request in ready], reading)
     price = planner.price_of_ask(plan)
     asks: dict[int, Asking] = {}
+    allowed = planner.allowed([request.breaker for request in ready])
     for index, request in enumerate(ready):
-        assert request.breaker is not None, "it runs"
-        allowed = request.breaker.allows()
         nodes = min(planner.budget, request.room - 1)
         costs = () if plan is None or nodes <= 0 else plan.costs(nodes, context=request.cached)
-        if allowed and nodes > 0 and can_pay(costs, price):
+        if allowed[index] and nodes > 0 and can_pay(costs, price):
             asks[index] = Asking(request.number, request.emitted, request.cached, nodes, costs)
     made, milliseconds = drafter.answer(list(asks.values()), chance) if asks else ([], 0.0)
     for index, draft in zip(asks, made, strict=True):

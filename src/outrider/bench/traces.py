@@ -55,6 +55,8 @@ class Trace:
     prompt_tokens: int
     tokens: int
     drafts: tuple[TracedDraft, ...] = ()
+    most: int | None = None
+    """Tokens that it might have been answered with, where that was not the same for all."""
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -162,11 +162,13 @@ def drive(
     params: SamplingParams,
     load: Load,
     *,
+    most: Sequence[int] | None = None,
     seed: int = 0,
 ) -> Run:
     """Run prompts through an engine under a load, one thread, arrivals taken between steps.
 
-    `seed` is that of the arrivals of an open loop. Raises what ended a request that could not go on.
+    `most`: tokens that each may be answered with; None: `params.max_tokens`. `seed` is that of the arrivals
+    of an open loop. Raises what ended a request that could not go on.
     """
     arrivals = load.arrivals(len(prompts), seed)
     answers: list[Answer | None] = [None] * len(prompts)
@@ -178,7 +180,8 @@ def drive(
         while coming < len(prompts):
             if len(live) >= (load.clients or 0) if arrivals is None else arrivals[coming] > now:
                 break
-            request = engine.submit(prompts[coming], params)
+            own = params if most is None else replace(params, max_tokens=most[coming])
+            request = engine.submit(prompts[coming], own)
             live[request.number] = _Open(coming, request, now if arrivals is None else arrivals[coming])
             coming += 1
         if not live:

@@ -38,12 +38,14 @@ def load(
     allow_lossy: options.AllowLossy = False,
     budget: options.Budget = None,
     fill_budget: options.FillBudget = False,
-    max_tokens: options.MaxTokens = 128,
+    max_tokens: loads.MaxTokens = "128",
     ignore_eos: options.IgnoreEos = False,
     temperature: options.Temperature = 0.0,
     seed: Annotated[
         int,
-        typer.Option("--seed", metavar="S", help="Seed of the sampled text, the same for all drafters."),
+        typer.Option(
+            "--seed", metavar="S", help="Seed of the sampled text and of lengths, the same for all drafters."
+        ),
     ] = 0,
     chat: options.Chat = None,
     weights: options.Weights = "auto",
@@ -69,7 +71,8 @@ def load(
     drafting = [parse_load_name(name).drafter for name in names]
     options.check_names(drafting, rule, guarantee, allow_lossy)
     settings = options.options_by_drafter(drafter_option, drafting)
-    params = SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens, ignore_eos=ignore_eos)
+    least, most_tokens = loads.tokens_of(max_tokens)
+    params = SamplingParams(temperature=temperature, seed=seed, max_tokens=most_tokens, ignore_eos=ignore_eos)
     asked = loads.loads_of(concurrency, rate)
     check_out(out)
     if plot is not None:
@@ -115,6 +118,7 @@ def load(
             asked,
             repeats=repeats,
             count=requests,
+            least=least,
             running=most,
             notes=notes,
             into=measured,
@@ -123,7 +127,7 @@ def load(
         if not measured:
             raise
         interrupted = True
-    document = load_document(measured, prompts, params, provenance(llm.model), running=most)
+    document = load_document(measured, prompts, params, provenance(llm.model), running=most, least=least)
     if plot is not None:
         plot_load(document, plot)
     finish(document, out, as_json, lambda: [load_table(document)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outrider.cli.numbers import numbers, whole_numbers
+from outrider.errors import OptionError
 
 if TYPE_CHECKING:
     from outrider.bench.traffic import Load
@@ -44,6 +45,32 @@ Running = Annotated[
         help="Most requests in one pass (default: the most clients, 16 at least).",
     ),
 ]
+MaxTokens = Annotated[
+    str,
+    typer.Option(
+        "--max-tokens",
+        metavar="N|A-B",
+        help="Most tokens of an answer; A-B gives each request its own limit between these, by --seed.",
+    ),
+]
+
+
+def tokens_of(text: str) -> tuple[int | None, int]:
+    """Return the least and the greatest limit of an answer that `--max-tokens` names; least None: all equal.
+
+    OptionError for what is neither N nor A-B, with 1 ≤ A < B.
+    """
+    words = text.split("-")
+    limits = [int(word) for word in words if word.isascii() and word.isdigit()]
+    if len(limits) != len(words) or len(limits) > 2 or limits[0] < 1:
+        raise OptionError(
+            f"--max-tokens {text!r} is not allowed; write a number above 0, or two, as in 24-72"
+        )
+    if len(limits) == 1:
+        return None, limits[0]
+    if limits[0] >= limits[1]:
+        raise OptionError(f"--max-tokens {text!r}: the first number must be below the second, as in 24-72")
+    return limits[0], limits[1]
 
 
 def loads_of(concurrency: str | None, rate: str | None) -> list[Load]:

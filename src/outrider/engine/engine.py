@@ -206,8 +206,6 @@ class Engine:
             if not self._running.make_place(request, self._budget, self._waiting):
                 break
             self._waiting.remove(request)
-            if request.clock.begun is None:
-                request.sequence.breaker = self._planner.breaker()
             self._running.admit(request)
 
     def _choose(self) -> list[Request]:

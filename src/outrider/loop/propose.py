@@ -41,7 +41,8 @@ def propose(
         proposals[index] = proposal
     if not drafter.speculates:
         return proposals
-    allowed = {index for index in ready if sequences[index].breaker.allows()}
+    may = planner.allowed([sequences[index].breaker for index in ready])
+    allowed = {index for index, draft in zip(ready, may, strict=True) if draft}
     # A constraint may force tokens whether or not the drafter is asked.
     able = [index for index in ready if index in allowed or sequences[index].processing is not None]
     if not able:

@@ -59,5 +59,7 @@ def _decide(
         committed = commit(sequence, drafter, scored, verdict, hidden)
     except OutriderError as error:
         return fail(sequence, error)
-    planner.note(sequence.breaker, committed.kept, proposal.price)
+    kept = set(verdict.path[: committed.kept])
+    right = [node in kept for node in range(len(scored.tree))]
+    planner.note(sequence.breaker, proposal.price, committed.kept, scored.tree.chances, right)
     return committed

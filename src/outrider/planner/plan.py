@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from outrider.planner.calibration import Calibration
 from outrider.planner.latency import Latency
 
 SUREST = 0.9
@@ -19,11 +20,21 @@ SUREST = 0.9
 class Plan:
     """What draft nodes of one pass cost, and which of them are worth it."""
 
-    def __init__(self, latency: Latency, contexts: Sequence[int], reading: int = 0) -> None:
-        """`contexts`: cached tokens of each sequence that gets a token; `reading`: rows that only read."""
+    def __init__(
+        self,
+        latency: Latency,
+        contexts: Sequence[int],
+        reading: int = 0,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """`contexts`: cached tokens of each sequence that gets a token; `reading`: rows that only read.
+
+        `calibration`: what is known of drafters' chances; None takes them as they are told.
+        """
         assert contexts
         self._latency = latency
         self._contexts = contexts
+        self._calibration = Calibration() if calibration is None else calibration
         self._rows = reading + len(contexts)
         self._rate = len(contexts) / latency.at(len(contexts), sum(contexts), sum(contexts))
         self._per_key = latency.per_key * self._rate
@@ -32,11 +43,13 @@ class Plan:
     def costs(self, budget: int, *, context: int, drafting: int = 1) -> tuple[float, ...]:
         """Return what n nodes of one sequence cost, for n = 0 … budget, where a pass with none counts as 1.
 
-        [budget + 1]; it never falls, and n nodes pay where they bring tokens to more than this. `drafting`:
-        sequences that draft as many nodes each, 1 where nobody else does.
+        [budget + 1]; it never falls, and n nodes pay where they bring tokens to more than this, going by the
+        chances that drafters tell (see `Calibration.told`). `drafting`: sequences that draft as many nodes
+        each, 1 where nobody else does.
         """
         prices, key = self._prices_up_to(budget * drafting), context * self._per_key
-        return tuple(1 + prices[nodes * drafting] / drafting + key * nodes for nodes in range(budget + 1))
+        true = [1 + prices[nodes * drafting] / drafting + key * nodes for nodes in range(budget + 1)]
+        return self._calibration.told(true)
 
     def price(self, nodes: int, keys: float) -> float:
         """Return the tokens that all sequences could have had in the time of `nodes` draft nodes.
@@ -61,13 +74,14 @@ class Plan:
     def share(self, chances: Sequence[Sequence[float]], fixed: int = 0) -> list[list[int]]:
         """Return which nodes of each sequence the pass holds, in rising order.
 
-        `chances[b][i]`: that node i of sequence b is kept, at most that of its parent, which comes before it.
-        `fixed`: nodes that are held in any case, and taken to be just worth their time. All nodes are ranked
-        together; as many of the likeliest as bring the most tokens for their time are taken, so a parent is
-        never left out for its child.
+        `chances[b][i]`: that node i of sequence b is kept, as its drafter tells it, at most that of its
+        parent, which comes before it. `fixed`: nodes that are held in any case, and taken to be just worth
+        their time. All nodes are ranked together; as many of the likeliest as bring the most tokens for their
+        time are taken, so a parent is never left out for its child.
         """
+        known = [self._calibration.apply(nodes) for nodes in chances]
         ranked = sorted(
-            (-chance, node, b) for b, nodes in enumerate(chances) for node, chance in enumerate(nodes)
+            (-chance, node, b) for b, nodes in enumerate(known) for node, chance in enumerate(nodes)
         )
         sequences = len(self._contexts)
         tokens = sequences + self.price(fixed, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -14,6 +14,9 @@ from outrider.loop.draft.guess import Grown, Guesser, best_first
 from outrider.loop.draft.mixed import MixedGuesses, MixedState
 from outrider.types import DraftTree
 
+WAITING = 64
+"""Most committed tokens that the guessers are told of with the next draft."""
+
 
 @dataclass(slots=True)
 class GuessingState:
@@ -21,6 +24,8 @@ class GuessingState:
 
     known: MixedState
     grown: Grown | None = None
+    waiting: list[int] = field(default_factory=list)
+    """Tokens that the guessers have not been told of: nobody has asked since."""
 
 
 class GuessingDrafter:
@@ -46,10 +51,13 @@ class GuessingDrafter:
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a tree for each ask, a chain where siblings are not allowed."""
+        for ask in asks:
+            self.catch_up(ask.state)
         return [self._draft(ask.state, ask) for ask in asks]
 
     def observe(self, state: GuessingState, tree: DraftTree, rows: Rows) -> None:
         """Show the guessers the target's rows."""
+        self.catch_up(state)
         self._guesses.observe(state.known, tree, rows)
 
     def feed(self, state: Any, start: int, tokens: Sequence[int], hidden: Tensor) -> None:
@@ -59,13 +67,16 @@ class GuessingDrafter:
         """Tell the guessers what was committed, and note which of their guesses were right.
 
         Those that were not made for a draft are made now, where there was one: all of a step's tokens are
-        then observations. Where nobody asked for a draft, nothing is worked out for the record.
+        then observations. Where nobody asked for a draft, nothing is worked out for the record, and the
+        guessers hear of the tokens with the next draft, or when there are many.
         """
         grown = state.grown
         if grown is None:
-            for token in tokens:
-                self._guesses.move(state.known, token)
+            state.waiting += tokens
+            if len(state.waiting) >= WAITING:
+                self.catch_up(state)
             return
+        assert not state.waiting, "a draft begins at the end of the text"
         node: int | None = -1
         for token in tokens:
             made = None
@@ -79,6 +90,12 @@ class GuessingDrafter:
 
     def close(self, state: GuessingState) -> None:
         """Do nothing: the state holds plain memory only."""
+
+    def catch_up(self, state: GuessingState) -> None:
+        """Tell the guessers of the tokens that wait."""
+        for token in state.waiting:
+            self._guesses.move(state.known, token)
+        state.waiting.clear()
 
     def _draft(self, state: GuessingState, ask: Ask) -> DraftTree:
         tree, state.grown = best_first(
