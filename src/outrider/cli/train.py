@@ -49,8 +49,10 @@ def data(
     from outrider.cli.loading import load_llm
     from outrider.cli.train_progress import showing
     from outrider.train.generate import write_data
+    from outrider.train.group import check_alone
     from outrider.train.prompts import read_prompts
 
+    check_alone("outrider train data")
     read = None if prompts is None else read_prompts(prompts)
     if read is None and count is None:
         count = own.OWN_COUNT

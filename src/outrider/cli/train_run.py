@@ -31,7 +31,10 @@ def learn(
     """Load the target, train by `start`, and say how it ended; `use` is how one drafts with the result."""
     with ready_job(target, out, run, recipe) as job:
         outcome = start(job)
-    _tell(outcome, job, run.as_json, use)
+    if job.group.leads:
+        _tell(outcome, job, run.as_json, use)
+    if outcome.reason == "stopped":
+        raise typer.Exit(INTERRUPTED)
 
 
 @contextmanager
@@ -42,6 +45,7 @@ def ready_job(target: str, out: Path, run: RunOptions, recipe: dict[str, Any]) -
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
     from outrider.cli.train_progress import showing
+    from outrider.train.group import joined
     from outrider.train.recipe import Recipe
     from outrider.train.start import Data, Job, Reading, Watch
 
@@ -53,11 +57,14 @@ def ready_job(target: str, out: Path, run: RunOptions, recipe: dict[str, Any]) -
     data = Data(given, count, writing, run.running)
     settings = Recipe(**recipe)
     reading = Reading(run.top, int(run.buffer * 1e9))
+    group = joined(run.device, run.precision)
+    device = group.place(run.device)
     notes = terminal.console(stderr=True)
-    llm = load_llm(target, notes, weights=run.weights, device=run.device, threads=run.threads)
+    notes.quiet = not group.leads
+    llm = load_llm(target, notes, weights=run.weights, device=device, threads=run.threads)
     with showing(notes) as show:
         watch = Watch(show.writing, show.training, show.texts, show.reading)
-        yield Job(llm, target, out, data, settings, reading, run.resume, watch)
+        yield Job(llm, target, out, data, settings, reading, run.resume, watch, group)
 
 
 def _tell(outcome: Outcome, job: Job, as_json: bool, use: str) -> None:
@@ -93,5 +100,3 @@ def _tell(outcome: Outcome, job: Job, as_json: bool, use: str) -> None:
             console.print("continue with the same command and --resume")
         else:
             console.print(f"draft with it: {use}")
-    if outcome.reason == "stopped":
-        raise typer.Exit(INTERRUPTED)
