@@ -10,6 +10,7 @@ from outrider.cli.command import Command
 from outrider.cli.train_distill import distill
 from outrider.cli.train_eagle3 import eagle3
 from outrider.cli.train_medusa import medusa
+from outrider.cli.train_scale import scale
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -79,3 +80,4 @@ def data(
 app.command(cls=Command)(distill)
 app.command(cls=Command)(eagle3)
 app.command(cls=Command)(medusa)
+app.command(cls=Command)(scale)
