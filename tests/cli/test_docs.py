@@ -15,6 +15,7 @@ from outrider.cli.audit import NOT_TAKEN
 from outrider.cli.main import COMMANDS, LazyGroup, app, main
 from outrider.native import why_missing
 from outrider.sampling.params import SamplingParams
+from tiny_target import write_target
 
 DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 Captured = pytest.CaptureFixture[str]
@@ -133,7 +134,7 @@ def documented_fields(name: str) -> set[str]:
             "train scale",
             [
                 *("train", "scale", "MODEL", "--sizes", "64x16", "--data", "SUITE", "--max-tokens", "4"),
-                *("--epochs", "8", "--batch", "2", "--context", "8", "--out", "NEW"),
+                *("--epochs", "8", "--batch", "2", "--context", "8", "--weights", "fp32", "--out", "NEW"),
             ],
         ),
         ("audit", ["audit", "MODEL", "--cases", "1", "--max-tokens", "4"]),
@@ -150,6 +151,8 @@ def test_every_documented_field_exists_and_every_field_is_documented(
 ) -> None:
     import outrider.llm as module
 
+    if name == "train scale":
+        tiny = str(write_target(tmp_path / "target"))  # of enough layers for a head
     load = module.load
     monkeypatch.setattr(module, "load", lambda _, **options: load(tiny, **options))
     monkeypatch.setattr("outrider.cli.demo.PROMPTS", {"a question": "qa-1"})

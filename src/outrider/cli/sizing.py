@@ -46,11 +46,17 @@ def scale_document(
             for size in sizes
         ],
         "best": [
-            {"minutes": longest * times, "size": max(found, key=lambda name: found[name]["speedup"])}
+            {"minutes": longest * times, "size": _best(found)}
             for times, found in zip(FURTHER, ahead, strict=True)
         ],
         "provenance": provenance,
     }
+
+
+def _best(found: Mapping[str, dict[str, Any]]) -> str | None:
+    """Return the size of the highest speed-up; None where no draft of any pays."""
+    best = max(found, key=lambda name: found[name]["speedup"])
+    return best if found[best]["length"] else None
 
 
 class _Size:
@@ -112,7 +118,7 @@ class _Size:
         minutes = self.minutes
         for _ in range(MOST_DOUBLINGS):
             now, then = self.after(minutes), self.after(2 * minutes)
-            if then["speedup"] < (1 + ENOUGH) * now["speedup"]:
+            if now["length"] and then["speedup"] < (1 + ENOUGH) * now["speedup"]:
                 return {name: now[name] for name in ("minutes", "tokens", "speedup", "extrapolated")}
             minutes *= 2
         return None
@@ -165,11 +171,14 @@ def _words(document: dict[str, Any]) -> Iterator[str]:
     if law["by_tokens"] <= 0:
         yield "more tokens did not help in these runs, so they don't tell what longer ones bring; give more"
     for best in document["best"]:
+        learned = f"with {duration(60 * best['minutes'])} to learn"
+        if best["size"] is None:
+            yield f"{learned} no head pays"
+            continue
         size = next(size for size in document["sizes"] if size["name"] == best["size"])
         row = next(row for row in size["forecasts"] if row["minutes"] == best["minutes"])
         gain = f"{row['speedup']:.2f}×" + ", an extrapolation" * row["extrapolated"]
-        pays = f"{best['size']} pays most ({gain})" if row["length"] else "no head pays"
-        yield f"with {duration(60 * best['minutes'])} to learn {pays}"
+        yield f"{learned} {best['size']} pays most ({gain})"
     for size in document["sizes"]:
         if (found := size["enough"]) is not None:
             far = " (an extrapolation)" * found["extrapolated"]
