@@ -21,7 +21,12 @@ LAYERS, CONTEXT = 8, 128
 
 
 def write_target(
-    directory: Path, *, seed: int = 0, template: str | None = TEMPLATE, tokens: dict[str, str] | None = None
+    directory: Path,
+    *,
+    seed: int = 0,
+    template: str | None = TEMPLATE,
+    tokens: dict[str, str] | None = None,
+    hidden: int = 32,
 ) -> Path:
     """Write a Llama of eight narrow layers whose laws are far from flat."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -33,13 +38,20 @@ def write_target(
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in names])
     tokenizer.save(str(directory / "tokenizer.json"))
     config = tiny_config(
-        heads=2, kv_heads=1, head_dim=16, hidden=32, inner=48, layers=LAYERS, vocab=260, context_limit=CONTEXT
+        heads=2,
+        kv_heads=1,
+        head_dim=16,
+        hidden=hidden,
+        inner=48,
+        layers=LAYERS,
+        vocab=260,
+        context_limit=CONTEXT,
     )
     values = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "vocab_size": 260,
-        "hidden_size": 32,
+        "hidden_size": hidden,
         "intermediate_size": 48,
         "num_hidden_layers": LAYERS,
         "num_attention_heads": 2,

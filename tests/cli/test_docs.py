@@ -15,6 +15,7 @@ from outrider.cli.audit import NOT_TAKEN
 from outrider.cli.main import COMMANDS, LazyGroup, app, main
 from outrider.native import why_missing
 from outrider.sampling.params import SamplingParams
+from tiny_target import write_target
 
 DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 Captured = pytest.CaptureFixture[str]
@@ -60,6 +61,7 @@ def commands() -> dict[str, Any]:
         "train distill",
         "train eagle3",
         "train medusa",
+        "train scale",
     ],
 )
 def test_every_option_is_documented_and_every_documented_option_exists(name: str) -> None:
@@ -128,6 +130,13 @@ def documented_fields(name: str) -> set[str]:
                 *("--epochs", "1", "--out", "NEW"),
             ],
         ),
+        (
+            "train scale",
+            [
+                *("train", "scale", "MODEL", "--sizes", "64x16", "--data", "SUITE", "--max-tokens", "4"),
+                *("--epochs", "8", "--batch", "2", "--context", "8", "--weights", "fp32", "--out", "NEW"),
+            ],
+        ),
         ("audit", ["audit", "MODEL", "--cases", "1", "--max-tokens", "4"]),
         ("demo", ["demo", "--max-tokens", "4"]),
     ],
@@ -142,12 +151,16 @@ def test_every_documented_field_exists_and_every_field_is_documented(
 ) -> None:
     import outrider.llm as module
 
+    if name == "train scale":
+        tiny = str(write_target(tmp_path / "target"))  # of enough layers for a head
     load = module.load
     monkeypatch.setattr(module, "load", lambda _, **options: load(tiny, **options))
     monkeypatch.setattr("outrider.cli.demo.PROMPTS", {"a question": "qa-1"})
     suite = tmp_path / "suite.jsonl"
     prompts = [json.dumps({"prompt": letter + "bcabcabc"}) for letter in "abcdefgh"]
-    suite.write_text("\n".join(prompts if name == "train distill" else prompts[:1]), encoding="utf-8")
+    suite.write_text(
+        "\n".join(prompts if name in ("train distill", "train scale") else prompts[:1]), encoding="utf-8"
+    )
     stands_for = {"MODEL": tiny, "SUITE": str(suite), "NEW": str(tmp_path / "new")}
     assert main([*(stands_for.get(word, word) for word in words), "--json"]) == 0
     found = fields(json.loads(capsys.readouterr().out.splitlines()[-1]))

@@ -136,16 +136,23 @@ def test_a_base_model_writes_texts_only_where_something_stands_before_them(tmp_p
     assert found.spans == ((3, 15),)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("records", [1, 256])
 def test_a_full_disk_ends_the_writing_with_what_to_do(
-    llm: LLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    records: int, llm: LLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_: object) -> None:
-        raise OSError(28, "No space left on device")
+    """Few small records fill no buffer: the disk says so only when the file is closed."""
+    monkeypatch.setattr(module, "SHARD_RECORDS", records)
+    shard = tmp_path / "store" / "00000.shard"
 
-    monkeypatch.setattr(module, "SHARD_RECORDS", 1)
-    monkeypatch.setattr(module, "flushed", full)
-    with pytest.raises(TrainingError, match="make room and run the same command again"):
-        write_data(llm, tmp_path / "store", SHORT, prompts=FOUR)
+    def fill(_: Written) -> None:
+        if not shard.is_symlink():
+            shard.symlink_to("/dev/full")  # before anything is written
+
+    with pytest.raises(TrainingError, match=r"No space left on device.*run the same command again"):
+        write_data(llm, tmp_path / "store", SHORT, prompts=FOUR, report=fill)
+    shard.unlink()
+    assert len(write_data(llm, tmp_path / "store", SHORT, prompts=FOUR)) == len(FOUR.conversations)
 
 
 def test_prompts_are_read_in_each_format(tmp_path: Path) -> None:

@@ -117,20 +117,16 @@ def test_ctrl_c_saves_the_step_at_hand(
 
 
 def test_a_loss_that_is_no_number_stops_the_run_with_the_last_good_checkpoint(
-    llm: LLM, target_directory: Path, texts: Texts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    llm: LLM, target_directory: Path, texts: Texts, tmp_path: Path
 ) -> None:
+    """A rate that is far too high throws the weights so far that the next step has no numbers."""
     task = make("eagle3", llm, target_directory, texts)
-    learn = type(task).learn
-    calls = iter(range(100))
-    monkeypatch.setattr(
-        type(task), "learn", lambda self, batch: learn(self, batch) if next(calls) < 3 else float("nan")
-    )
     run = claim(tmp_path / "out", ABOUT, resume=False)
-    with pytest.raises(TrainingError, match=r"step 4 gave a loss of nan.*--resume and an --lr below"):
-        train(task, texts, replace(QUICK, save_seconds=1e-9), run)
+    with pytest.raises(TrainingError, match=r"step 2 gave a loss of (nan|inf).*--resume and an --lr below"):
+        train(task, texts, replace(QUICK, lr=1e30, warmup=0, save_seconds=1e-9), run)
     state = run.load()
     assert state is not None
-    assert state["step"] == 3
+    assert state["step"] == 1
     assert all(
         bool(tensor.isfinite().all()) for tensor in state["module"].values() if tensor.is_floating_point()
     )
@@ -153,21 +149,19 @@ def test_gradients_that_are_no_numbers_stop_the_run_too(
     assert same(before, weights(task))
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_leaves_the_checkpoint_before(
-    llm: LLM, target_directory: Path, texts: Texts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    llm: LLM, target_directory: Path, texts: Texts, tmp_path: Path
 ) -> None:
     run = claim(tmp_path / "out", ABOUT, resume=False)
-    real = torch.save
 
-    def half(state: dict[str, Any], file: Any) -> None:
-        if state["step"] >= 2:
-            file.write(b"half")
-            raise OSError(28, "No space left on device")
-        real(state, file)
+    def fill(progress: Progress) -> None:
+        if progress.step == 2:
+            run.checkpoint.with_name("checkpoint.pt.part").symlink_to("/dev/full")
 
-    monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(TrainingError, match=r"No space left on device.*what it held before is untouched"):
-        train(make("eagle3", llm, target_directory, texts), texts, replace(QUICK, save_seconds=1e-9), run)
+    task = make("eagle3", llm, target_directory, texts)
+    with pytest.raises(TrainingError, match=r"cannot write .*what it held before is untouched; make room"):
+        train(task, texts, replace(QUICK, save_seconds=1e-9), run, fill)
     state = run.load()
     assert state is not None
     assert state["step"] == 1
@@ -221,7 +215,7 @@ def test_texts_are_read_ahead_as_far_as_there_is_room_to_keep_them(
     whole = len(texts.learned)
     told: list[tuple[int, int]] = []
     run = claim(tmp_path / "out", ABOUT, resume=False)
-    task = make("medusa", llm, target_directory, texts, kept=Readings(run.readings, 10**7))
+    task = make("medusa", llm, target_directory, texts, kept=Readings(tmp_path / "all.bin", 10**7))
     train(task, texts, replace(QUICK, epochs=0.1), run, reading=lambda *count: told.append(count))
     assert told == [(count, whole) for count in range(1, whole + 1)]
     most = sum(Teacher(llm.model, top=8).read(text).nbytes for text in texts.learned[:3])

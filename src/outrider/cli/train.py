@@ -10,6 +10,7 @@ from outrider.cli.command import Command
 from outrider.cli.train_distill import distill
 from outrider.cli.train_eagle3 import eagle3
 from outrider.cli.train_medusa import medusa
+from outrider.cli.train_scale import scale
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -49,8 +50,10 @@ def data(
     from outrider.cli.loading import load_llm
     from outrider.cli.train_progress import showing
     from outrider.train.generate import write_data
+    from outrider.train.group import check_alone
     from outrider.train.prompts import read_prompts
 
+    check_alone("outrider train data")
     read = None if prompts is None else read_prompts(prompts)
     if read is None and count is None:
         count = own.OWN_COUNT
@@ -77,3 +80,4 @@ def data(
 app.command(cls=Command)(distill)
 app.command(cls=Command)(eagle3)
 app.command(cls=Command)(medusa)
+app.command(cls=Command)(scale)

@@ -8,7 +8,7 @@ import typer
 
 from outrider.cli import options
 from outrider.cli import train_options as own
-from outrider.cli.train_run import run
+from outrider.cli.train_run import learn
 from outrider.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 """Of EAGLE-3 heads: for an hour or two on a few processors, for a night, and as the paper has it on GPUs."""
 
 
+@own.takes_run_options
 def eagle3(
     target: options.Model,
     out: own.Out,
@@ -54,34 +55,14 @@ def eagle3(
         str,
         typer.Option("--format", metavar="NAME", help="In whose files: specforge, sglang or speculators."),
     ] = "specforge",
-    data: own.Data = None,
-    count: own.Count = None,
-    temperature: own.Temperatures = "0,0.7,1",
-    max_tokens: own.AnswerTokens = 256,
-    running: own.Running = 16,
-    minutes: own.Minutes = None,
-    epochs: own.Epochs = None,
-    lr: own.LearningRate = None,
-    batch: own.Batch = None,
-    length: own.Length = None,
-    precision: own.Precision = "fp32",
-    top: own.Top = 64,
-    buffer: own.Buffer = 2.0,
-    judge_every: own.JudgeEvery = 200,
-    seed: own.Seed = 0,
-    resume: own.Resume = False,
-    weights: options.Weights = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-    as_json: options.Json = False,
+    *,
+    run: own.RunOptions,
 ) -> None:
     """Train an EAGLE-3 head for the target."""
     if preset not in PRESETS:
         raise UnknownNameError("preset", preset, PRESETS)
-    given = own.chosen(
-        lr=lr, batch=batch, length=length, epochs=epochs, depth=depth, draft_vocab=draft_vocab, inner=inner
-    )
-    sizes = {**PRESETS[preset], **given}
+    usual = PRESETS[preset]
+    sizes = {**usual, **own.chosen(depth=depth, draft_vocab=draft_vocab, inner=inner)}
     features = own.layers_of(feature_layers)
 
     def start(job: Job) -> Outcome:
@@ -91,19 +72,5 @@ def eagle3(
         shape = HeadShape(sizes["draft_vocab"], sizes["inner"], features)
         return eagle3(job, shape, depth=sizes["depth"], spelling=spelling)
 
-    pace: dict[str, Any] = {
-        name: sizes[name] for name in ("lr", "batch", "length", "epochs") if name in sizes
-    }
-    run(
-        start,
-        target,
-        out,
-        recipe={**pace, "minutes": minutes, "precision": precision, "seed": seed, "judge_every": judge_every},
-        data={"given": data, "count": count, "running": running},
-        writing=(temperature, max_tokens, seed),
-        reading=(top, buffer),
-        resume=resume,
-        loading={"weights": weights, "device": device, "threads": threads},
-        as_json=as_json,
-        use=f"--drafter eagle:{out}",
-    )
+    pace = {name: usual[name] for name in ("lr", "batch", "length")}
+    learn(start, target, out, run, run.recipe(**pace), use=f"--drafter eagle:{out}")

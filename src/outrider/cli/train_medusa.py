@@ -8,13 +8,14 @@ import typer
 
 from outrider.cli import options
 from outrider.cli import train_options as own
-from outrider.cli.train_run import run
+from outrider.cli.train_run import learn
 
 if TYPE_CHECKING:
     from outrider.train.start import Job
     from outrider.train.task import Outcome
 
 
+@own.takes_run_options
 def medusa(
     target: options.Model,
     out: own.Out,
@@ -33,45 +34,14 @@ def medusa(
             help="In whose files: medusa, medusa-pt, or medusa-vllm (which a draft vocabulary needs).",
         ),
     ] = "medusa-vllm",
-    data: own.Data = None,
-    count: own.Count = None,
-    temperature: own.Temperatures = "0,0.7,1",
-    max_tokens: own.AnswerTokens = 256,
-    running: own.Running = 16,
-    minutes: own.Minutes = None,
-    epochs: own.Epochs = None,
-    lr: own.LearningRate = None,
-    batch: own.Batch = None,
-    length: own.Length = None,
-    precision: own.Precision = "fp32",
-    top: own.Top = 64,
-    buffer: own.Buffer = 2.0,
-    judge_every: own.JudgeEvery = 200,
-    seed: own.Seed = 0,
-    resume: own.Resume = False,
-    weights: options.Weights = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-    as_json: options.Json = False,
+    *,
+    run: own.RunOptions,
 ) -> None:
     """Train Medusa heads for the target."""
-    pace = own.chosen(lr=lr, batch=batch, length=length, epochs=epochs)
 
     def start(job: Job) -> Outcome:
         from outrider.train.start import medusa
 
         return medusa(job, heads=heads, draft_vocab=draft_vocab, spelling=spelling)
 
-    run(
-        start,
-        target,
-        out,
-        recipe={**pace, "minutes": minutes, "precision": precision, "seed": seed, "judge_every": judge_every},
-        data={"given": data, "count": count, "running": running},
-        writing=(temperature, max_tokens, seed),
-        reading=(top, buffer),
-        resume=resume,
-        loading={"weights": weights, "device": device, "threads": threads},
-        as_json=as_json,
-        use=f"--drafter medusa:{out}",
-    )
+    learn(start, target, out, run, run.recipe(), use=f"--drafter medusa:{out}")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from outrider.cli import options
 from outrider.errors import OptionError
 
 if TYPE_CHECKING:
@@ -88,6 +93,63 @@ Buffer = Annotated[
 JudgeEvery = Annotated[
     int, typer.Option("--judge-every", min=1, metavar="N", help="Steps between looks at held-out texts.")
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options of every command that trains, in the order in which `--help` shows them."""
+
+    data: Data = None
+    count: Count = None
+    temperature: Temperatures = "0,0.7,1"
+    max_tokens: AnswerTokens = 256
+    running: Running = 16
+    minutes: Minutes = None
+    epochs: Epochs = None
+    lr: LearningRate = None
+    batch: Batch = None
+    length: Length = None
+    precision: Precision = "fp32"
+    top: Top = 64
+    buffer: Buffer = 2.0
+    judge_every: JudgeEvery = 200
+    seed: Seed = 0
+    resume: Resume = False
+    weights: options.Weights = "auto"
+    device: options.Device = "auto"
+    threads: options.Threads = None
+    as_json: options.Json = False
+
+    def recipe(self, **usual: Any) -> dict[str, Any]:
+        """Return what makes a recipe: what was given, and `usual` in place of what was not."""
+        pace = chosen(lr=self.lr, batch=self.batch, length=self.length, epochs=self.epochs)
+        if self.minutes is not None:
+            usual.setdefault("epochs", 1000.0)  # the time ends it
+        said = {"minutes": self.minutes, "precision": self.precision, "seed": self.seed}
+        return {**usual, **pace, **said, "judge_every": self.judge_every}
+
+
+def takes_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each field of `RunOptions`, in place of its last parameter `run`."""
+    own = inspect.signature(command, eval_str=True).parameters
+    assert [*own][-1] == "run"
+    kinds = get_type_hints(RunOptions, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=kinds[each.name]
+        )
+        for each in fields(RunOptions)
+    ]
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        run = RunOptions(**{each.name: given.pop(each.name) for each in shared})
+        command(**given, run=run)
+
+    parameters = [*own.values()][:-1] + shared
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {each.name: each.annotation for each in parameters}
+    return with_options
 
 
 def writing_of(temperatures: str, max_tokens: int, seed: int) -> Writing:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,74 +11,71 @@ import typer
 
 from outrider.cli import train_options as own
 from outrider.cli.interrupts import INTERRUPTED
+from outrider.cli.train_options import RunOptions
 from outrider.errors import OptionError
 
 if TYPE_CHECKING:
-    from outrider.llm import LLM
-    from outrider.train.run import Run
     from outrider.train.start import Job
     from outrider.train.task import Outcome
 
 
-def run(
+def learn(
     start: Callable[[Job], Outcome],
     target: str,
     out: Path,
-    *,
+    run: RunOptions,
     recipe: dict[str, Any],
-    data: dict[str, Any],
-    writing: tuple[str, int, int],
-    reading: tuple[int, float],
-    resume: bool,
-    loading: dict[str, Any],
-    as_json: bool,
+    *,
     use: str,
 ) -> None:
-    """Load the target, run, and say how it ended."""
-    written = own.writing_of(*writing)
+    """Load the target, train by `start`, and say how it ended; `use` is how one drafts with the result."""
+    with ready_job(target, out, run, recipe) as job:
+        outcome = start(job)
+    if job.group.leads:
+        _tell(outcome, job, run.as_json, use)
+    if outcome.reason == "stopped":
+        raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def ready_job(target: str, out: Path, run: RunOptions, recipe: dict[str, Any]) -> Iterator[Job]:
+    """Check the options, load the target, and show progress meanwhile."""
+    writing = own.writing_of(run.temperature, run.max_tokens, run.seed)
 
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
     from outrider.cli.train_progress import showing
+    from outrider.train.group import joined
     from outrider.train.recipe import Recipe
-    from outrider.train.run import Run
     from outrider.train.start import Data, Job, Reading, Watch
 
-    given = tuple(data["given"] or ())
+    given = tuple(run.data or ())
     for path in given:
         if not path.exists():
             raise OptionError(f"--data: there is no {str(path)!r}")
-    data = {**data, "given": given}
-    if not given and data["count"] is None:
-        data["count"] = own.OWN_COUNT
-    if recipe["minutes"] is not None:
-        recipe.setdefault("epochs", 1000.0)  # the time ends it
+    count = own.OWN_COUNT if not given and run.count is None else run.count
+    data = Data(given, count, writing, run.running)
     settings = Recipe(**recipe)
+    reading = Reading(run.top, int(run.buffer * 1e9))
+    group = joined(run.device, run.precision)
+    device = group.place(run.device)
     notes = terminal.console(stderr=True)
-    llm = load_llm(target, notes, **loading)
+    notes.quiet = not group.leads
+    llm = load_llm(target, notes, weights=run.weights, device=device, threads=run.threads)
     with showing(notes) as show:
-        job = Job(
-            llm,
-            target,
-            out,
-            Data(**data, writing=written),
-            settings,
-            Reading(reading[0], int(reading[1] * 1e9)),
-            resume,
-            Watch(show.writing, show.training, show.texts, show.reading),
-        )
-        outcome = start(job)
-    _tell(outcome, Run(out), llm, as_json, use)
+        watch = Watch(show.writing, show.training, show.texts, show.reading)
+        yield Job(llm, target, out, data, settings, reading, run.resume, watch, group)
 
 
-def _tell(outcome: Outcome, place: Run, llm: LLM, as_json: bool, use: str) -> None:
+def _tell(outcome: Outcome, job: Job, as_json: bool, use: str) -> None:
     from outrider.bench.provenance import provenance
     from outrider.cli import terminal
     from outrider.cli.documents import one_line
     from outrider.cli.train_progress import accepted, duration
     from outrider.train.plot import draw
+    from outrider.train.run import Run
 
-    drawn = draw(place)
+    drawn = draw(Run(job.out))
     found = outcome.judgement
     if as_json:
         document = {
@@ -88,14 +86,12 @@ def _tell(outcome: Outcome, place: Run, llm: LLM, as_json: bool, use: str) -> No
             "kept": None if found is None else list(found.kept),
             "agreeing": None if found is None else list(found.agreeing),
             "accepted_length": None if found is None else found.accepted_length,
-            "provenance": provenance(llm.model),
+            "provenance": provenance(job.llm.model),
         }
         print(one_line(document), flush=True)
     else:
         console = terminal.console()
-        console.print(
-            f"{outcome.step} steps in {duration(outcome.seconds)} ({outcome.reason}); in {place.out}"
-        )
+        console.print(f"{outcome.step} steps in {duration(outcome.seconds)} ({outcome.reason}); in {job.out}")
         if found is not None:
             console.print(f"held-out texts, by depth: {accepted(found)}")
         if drawn is not None:
@@ -104,5 +100,3 @@ def _tell(outcome: Outcome, place: Run, llm: LLM, as_json: bool, use: str) -> No
             console.print("continue with the same command and --resume")
         else:
             console.print(f"draft with it: {use}")
-    if outcome.reason == "stopped":
-        raise typer.Exit(INTERRUPTED)

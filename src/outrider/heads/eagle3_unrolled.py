@@ -30,7 +30,7 @@ class Unrolled:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Return `[B, T, heads, D]` for `q` of that shape and `k`, `v [B, T, kv_heads, D]` of this step."""
         self._held += (k, v)
-        mixed: Tensor = _Mixture.apply(q, *self._held)
+        mixed: Tensor = _Mixture.apply(q, *self._held)  # type: ignore[no-untyped-call]
         return mixed
 
 
@@ -88,7 +88,8 @@ def _hidden(count: int, device: torch.device) -> Tensor:
 
 def _by_head(x: Tensor, kv_heads: int) -> Tensor:
     """Return `[B, kv_heads, G, T, D]` for `[B, T, kv_heads · G, D]`."""
-    return x.unflatten(2, (kv_heads, -1)).permute(0, 2, 3, 1, 4).contiguous()
+    batch, count, heads, dim = x.shape
+    return x.view(batch, count, kv_heads, heads // kv_heads, dim).permute(0, 2, 3, 1, 4).contiguous()
 
 
 def _by_row(x: Tensor, shape: torch.Size) -> Tensor:
@@ -98,7 +99,7 @@ def _by_row(x: Tensor, shape: torch.Size) -> Tensor:
 
 def _times(rows: Tensor, matrix: Tensor) -> Tensor:
     """Return `rows [B, K, G, T, n]` times `matrix [B, K, 1, n, m]`, all groups in one product."""
-    return (rows.flatten(2, 3) @ matrix[:, :, 0]).unflatten(2, rows.shape[2:4])
+    return (rows.flatten(2, 3) @ matrix[:, :, 0]).view(*rows.shape[:4], -1)
 
 
 def _summed(columns: Tensor, rows: Tensor) -> Tensor:

@@ -45,7 +45,6 @@ class Distill:
     ) -> None:
         self._student, self._teacher, self._model = student, teacher, model
         self._loss, self._own, self._precision = LOSSES[loss], own, precision
-        self._step = 0
 
     @property
     def module(self) -> Student:
@@ -56,16 +55,15 @@ class Distill:
         """Have the target read texts, as far as they can be kept."""
         return self._teacher.read_ahead(texts)
 
-    def begin_step(self, step: int) -> None:
-        """Have the student write texts anew where that is due."""
-        self._step = step
-        if self._own is not None:
-            self._own.begin_step(step, self._student)
+    def begin_step(self, step: int, batch: Sequence[Example]) -> Sequence[Example]:
+        """Have the student write texts anew where that is due; return the batch with its share of them."""
+        if self._own is None:
+            return batch
+        self._own.begin_step(step, self._student)
+        return self._own.mixed(batch, step)
 
     def learn(self, batch: Sequence[Example]) -> float:
         """Run forward and backward: the mean over texts of the mean over their written tokens."""
-        if self._own is not None:
-            batch = self._own.mixed(batch, self._step)
         with self._precision():
             states, laws, weights = self._rows(batch)
             leaf = states.detach().requires_grad_()

@@ -89,8 +89,9 @@ class HeadTraining(Generic[Kind]):
         """Have the target read texts, as far as they can be kept."""
         return self._teacher.read_ahead(texts)
 
-    def begin_step(self, step: int) -> None:
+    def begin_step(self, step: int, batch: Sequence[Example]) -> Sequence[Example]:
         """Do nothing: all is there."""
+        return batch
 
     def learn(self, batch: Sequence[Example]) -> float:
         """Run forward and backward: Σ decay^j times the loss of step j."""
@@ -139,6 +140,18 @@ class HeadTraining(Generic[Kind]):
                     loss += self._decay**depth * float(forward_kl(p, _finite(log_q[rows])).mean())
         kept_share, agreeing_share = (sums / counts.clamp_min(1)).tolist()
         return Judgement(loss / len(held), tuple(kept_share), tuple(agreeing_share))
+
+    @torch.no_grad()
+    def reach(self, held: Sequence[Example]) -> tuple[float, ...]:
+        """Return what no head of this draft vocabulary could pass in `Judgement.kept`, by depth."""
+        sums, counts = [0.0] * self._steps, [0] * self._steps
+        for text in held:
+            for depth, step in enumerate(self._unrolled([text])):
+                if len(step.output):
+                    known = self._draft_ids[step.laws.ids.long()] >= 0
+                    sums[depth] += float((step.laws.probs * known).sum(dim=-1).mean())
+                    counts[depth] += 1
+        return tuple(total / max(1, count) for total, count in zip(sums, counts, strict=True))
 
     def state(self) -> dict[str, Any]:
         """Return nothing: the head is all there is."""

@@ -2,21 +2,25 @@
 
 All that is random follows from the seed and the number of the step or epoch. A checkpoint holds the weights,
 the optimiser and the number of the step, so a run that was killed goes on, on a CPU and with as many threads,
-to the same bits.
+to the same bits. Several processes (`group.py`) share every batch out and stay alike.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
 from outrider.errors import LoadError, OptionError, TrainingError
+from outrider.train.group import ALONE, Group
 from outrider.train.interrupt import Stop, stopping
 from outrider.train.log import Log
 from outrider.train.recipe import Recipe
@@ -29,6 +33,8 @@ READ_AHEAD = 1 / 3
 """Of a run's minutes, what reading ahead may take at most."""
 FIRST_STEPS = 10
 """After so many steps of a run the time of one is known well enough to plan by."""
+EPOCHS_AHEAD = 10
+"""After so many epochs each of several processes has met nearly all texts."""
 
 
 def train(
@@ -38,28 +44,37 @@ def train(
     run: Run,
     report: Callable[[Progress], None] = lambda _: None,
     reading: Callable[[int, int], None] = lambda _, __: None,
+    group: Group = ALONE,
 ) -> Outcome:
     """Train until the plan is done, time is over or someone asks to stop; save, and write the result.
 
     Goes on from the run's checkpoint where there is one. TrainingError where the loss or a gradient is no
     number, or the disk is full: the last checkpoint then stands. `reading` is told how many texts have been
-    read ahead, and of how many.
+    read ahead, and of how many. A recipe's batch is one process's; the first of several reports, judges and
+    writes.
     """
     with stopping() as stop:
-        return _Training(task, texts, recipe, run, report).go(stop, reading)
+        return _Training(task, texts, recipe, run, report, group).go(stop, reading)
 
 
 class _Training:
     def __init__(
-        self, task: Task, texts: Texts, recipe: Recipe, run: Run, report: Callable[[Progress], None]
+        self,
+        task: Task,
+        texts: Texts,
+        recipe: Recipe,
+        run: Run,
+        report: Callable[[Progress], None],
+        group: Group,
     ) -> None:
         self._task, self._texts, self._recipe, self._run, self._report = task, texts, recipe, run, report
+        self._group = group
         self._learned = [p for p in task.module.parameters() if p.requires_grad]
         self._optimiser = torch.optim.AdamW(
             self._learned, lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.decay, fused=True
         )
         self._lengths = [len(text.tokens) for text in texts.learned]
-        an_epoch = len(batches(self._lengths, recipe.batch, seed=recipe.seed, epoch=0))
+        an_epoch = len(self._batches(0))
         self._an_epoch, self._most = an_epoch, max(1, round(an_epoch * recipe.epochs))
         self._epoch, self._order = -1, list[list[int]]()
         self._step, self._seconds, self._log_bytes = 0, 0.0, 0
@@ -69,28 +84,32 @@ class _Training:
         self._judged = -1
         self._times = deque[float](maxlen=50)
         """Seconds of the last steps."""
+        self._log: Log | None = None
         self._resume()
+        group.begin_alike(task.module, f"{texts.digest} {self._step}")
 
     def go(self, stop: Stop, reading: Callable[[int, int], None]) -> Outcome:
         """Read ahead, run the steps."""
         self._read_ahead(stop, reading)
         reason, saved = "done", time.monotonic()
-        with Log(self._run.log, self._log_bytes) as self._log:
+        group = self._group
+        with self._logging():
             if self._step == 0:
                 self._judge()
                 self._save()
             while self._planned is None or self._step < self._planned:
-                if stop.wanted or self._is_over:
-                    reason = "stopped" if stop.wanted else "time"
+                stopped = group.sum(stop.wanted) > 0
+                if stopped or self._is_over:
+                    reason = "stopped" if stopped else "time"
                     break
                 self._one_step()
-                if time.monotonic() - saved > self._recipe.save_seconds:
+                if group.first(time.monotonic() - saved) > self._recipe.save_seconds:
                     self._save()
                     saved = time.monotonic()
             if reason != "stopped":
                 self._judge()
             self._save()
-        self._task.export(self._run.out)
+        group.write(lambda: self._task.export(self._run.out))
         return Outcome(reason, self._step, self._seconds, self._judgement)
 
     @property
@@ -102,13 +121,24 @@ class _Training:
         if self._planned is not None and self._step >= self._planned:
             return
         begun = time.monotonic()
-        for count, _ in enumerate(self._task.read_ahead(self._texts.learned), start=1):
-            reading(count, len(self._texts.learned))
+        texts = self._own_texts()
+        for count, _ in enumerate(self._task.read_ahead(texts), start=1):
+            reading(count, len(texts))
             late = self._minutes and time.monotonic() - begun > 60 * self._minutes * READ_AHEAD
             if stop.wanted or late:
                 break
+        seconds = self._group.first(time.monotonic() - begun)
         if self._step == 0:
-            self._seconds += time.monotonic() - begun
+            self._seconds += seconds
+
+    def _own_texts(self) -> Sequence[Example]:
+        """Return the texts that this process will learn from."""
+        if self._group.size == 1:
+            return self._texts.learned
+        ahead = range(min(math.ceil(self._recipe.epochs), EPOCHS_AHEAD))
+        parts = (self._group.share(batch) for epoch in ahead for batch in self._batches(epoch))
+        own = dict.fromkeys(itertools.chain.from_iterable(parts))
+        return [self._texts.learned[index] for index in own]
 
     def _one_step(self) -> None:
         begun = time.monotonic()
@@ -116,9 +146,9 @@ class _Training:
         rate = self._recipe.rate(self._step, self._planned)
         for group in self._optimiser.param_groups:
             group["lr"] = rate
-        self._task.begin_step(self._step)
+        batch = self._task.begin_step(self._step, batch)
         self._optimiser.zero_grad(set_to_none=True)
-        loss = self._task.learn(batch)
+        loss = self._learn(batch)
         norm = float(nn.utils.clip_grad_norm_(self._learned, self._recipe.clip))
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise TrainingError(
@@ -127,12 +157,10 @@ class _Training:
             )
         self._optimiser.step()
         self._step += 1
-        seconds = time.monotonic() - begun
+        seconds = self._group.first(time.monotonic() - begun)
         self._seconds += seconds
         self._plan(seconds)
-        self._log.write(
-            {"step": self._step, "loss": loss, "lr": rate, "norm": norm, "seconds": self._seconds}
-        )
+        self._note({"step": self._step, "loss": loss, "lr": rate, "norm": norm, "seconds": self._seconds})
         if self._step % self._recipe.judge_every == 0:
             self._judge()
         tokens = sum(len(text.tokens) for text in batch)
@@ -148,11 +176,22 @@ class _Training:
             )
         )
 
-    def _batch(self) -> list[Example]:
+    def _learn(self, batch: Sequence[Example]) -> float:
+        """Run forward and backward over this process's part of a batch; the loss is that of all of it."""
+        own = self._group.share(batch)
+        weight = len(own) / len(batch)
+        loss = self._task.learn(own) if own else 0.0
+        self._group.average(self._learned, weight)
+        return self._group.sum(loss * weight)
+
+    def _batches(self, epoch: int) -> list[list[int]]:
+        size = self._recipe.batch * self._group.size
+        return batches(self._lengths, size, seed=self._recipe.seed, epoch=epoch)
+
+    def _batch(self) -> Sequence[Example]:
         epoch, place = divmod(self._step, self._an_epoch)
         if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = batches(self._lengths, self._recipe.batch, seed=self._recipe.seed, epoch=epoch)
+            self._epoch, self._order = epoch, self._batches(epoch)
         return [self._texts.learned[index] for index in self._order[place]]
 
     def _plan(self, seconds: float) -> None:
@@ -174,12 +213,32 @@ class _Training:
             return
         self._judged = self._step
         begun = time.monotonic()
-        self._judgement = found = self._task.judge(self._texts.held)
-        self._seconds += time.monotonic() - begun
-        line = {"step": self._step, "held_loss": found.loss, "kept": found.kept, "agreeing": found.agreeing}
-        self._log.write({**line, "accepted_length": found.accepted_length, "seconds": self._seconds})
+        found = self._task.judge(self._texts.held) if self._group.leads else None
+        self._seconds += self._group.first(time.monotonic() - begun)
+        if found is not None:
+            self._judgement = found
+            line = {"step": self._step, "held_loss": found.loss, "kept": found.kept}
+            more = {"agreeing": found.agreeing, "accepted_length": found.accepted_length}
+            self._note({**line, **more, "seconds": self._seconds})
+
+    @contextlib.contextmanager
+    def _logging(self) -> Iterator[None]:
+        """Have the first process write a log meanwhile."""
+        if not self._group.leads:
+            yield
+            return
+        with Log(self._run.log, self._log_bytes) as self._log:
+            yield
+
+    def _note(self, line: dict[str, Any]) -> None:
+        if self._log is not None:
+            self._log.write(line)
 
     def _save(self) -> None:
+        self._group.write(self._write_checkpoint)
+
+    def _write_checkpoint(self) -> None:
+        assert self._log is not None
         self._log.flush()
         self._run.save(
             {

@@ -1,9 +1,10 @@
-"""A run as a picture: its loss, and how often drafts would be kept, by depth."""
+"""A run as a picture: its loss, and how often drafts would be kept, by depth; and several runs as one."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from outrider.train.run import Run
 
@@ -39,7 +40,39 @@ def draw(run: Run) -> Path | None:
     for axes in (losses, shares):
         axes.grid(alpha=0.3)
         axes.legend(loc="upper right" if axes is losses else "upper left")
-    path = run.inside / "training.png"
+    return _saved(figure, run.inside / "training.png")
+
+
+def draw_scaling(document: dict[str, Any], directory: Path) -> Path | None:
+    """Draw what `outrider train scale` found into a directory and return where; None without matplotlib."""
+    if find_spec("matplotlib") is None:
+        return None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    shares, gains = figure.subplots(1, 2)
+    for size in document["sizes"]:
+        runs, ahead = size["runs"], size["forecasts"]
+        [line] = shares.plot(
+            [run["tokens"] for run in runs], [run["kept"][0] for run in runs], "o", label=size["name"]
+        )
+        colour = line.get_color()
+        shares.plot([row["tokens"] for row in ahead], [row["kept"][0] for row in ahead], "--", color=colour)
+        minutes = [row["minutes"] for row in ahead]
+        gains.plot(minutes, [row["speedup"] for row in ahead], "o--", color=colour, label=size["name"])
+        low, high = ([row[name] for row in ahead] for name in ("speedup_low", "speedup_high"))
+        gains.fill_between(minutes, low, high, color=colour, alpha=0.15)
+    shares.set(xlabel="tokens learned from", title="kept at depth 1; dashed: the law", xscale="log")
+    gains.set(xlabel="minutes of learning", title="speed-up foretold, one standard error", xscale="log")
+    for axes in (shares, gains):
+        axes.grid(alpha=0.3)
+        axes.legend()
+    return _saved(figure, directory / "scale.png")
+
+
+def _saved(figure: Any, path: Path) -> Path | None:
     try:
         figure.savefig(path, dpi=120)
     except OSError:

@@ -41,11 +41,6 @@ class Run:
         return self.inside / "log.jsonl"
 
     @property
-    def readings(self) -> Path:
-        """What the target said of the texts."""
-        return self.inside / "readings.bin"
-
-    @property
     def checkpoint(self) -> Path:
         """Everything from which the run goes on."""
         return self.inside / "checkpoint.pt"

@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from outrider.train.distill import Distill
 from outrider.train.divergence import LOSSES
 from outrider.train.eagle3 import Eagle3Training
 from outrider.train.generate import Written, open_data, write_data
+from outrider.train.group import ALONE, Group
 from outrider.train.head_files import check_spelling, check_writable, export_head
 from outrider.train.head_of import HeadShape, fresh_head, fresh_medusa, settle
 from outrider.train.head_training import Ahead
@@ -111,50 +112,69 @@ class Job:
     reading: Reading = Reading()
     resume: bool = False
     watch: Watch = Watch()
+    group: Group = ALONE
+    reader: Teacher | None = None
+    """Who reads for several runs of the same texts and layers."""
 
     def claim(self, kind: str, shape: dict[str, Any]) -> Run:
-        """Take the directory, or the run in it."""
+        """Take the directory, or the run in it; OptionError for texts that several processes would write."""
+        if self.group.size > 1 and not self.data.stores:
+            raise OptionError(
+                "several processes learn from texts that are there already; write them first with `outrider "
+                "train data`, in one process, and give its directory with --data"
+            )
         about = {
             "kind": kind,
             "target": {key: self.llm.model.details.get(key) for key in ("source", "weights")},
             "shape": shape,
             "data": self.data.about,
-            "recipe": self.recipe.about,
+            "recipe": {**self.recipe.about, "batch": self.recipe.batch * self.group.size},
             "top": self.reading.top,
         }
-        return claim(self.out, about, resume=self.resume)
+        self.group.write(lambda: claim(self.out, about, resume=self.resume))
+        return Run(self.out)
 
     def texts(self, run: Run) -> Texts:
         """Return the texts to learn from; those that nobody has written yet are written now."""
-        data, recipe = self.data, self.recipe
-        if data.stores:
-            examples = [text for one in data.stores for text in open_data(one, self.llm.model)][: data.count]
-        else:
-            write_data(
-                self.llm,
-                run.data,
-                data.writing,
-                prompts=data.prompts,
-                count=data.count,
-                running=data.running,
-                report=self.watch.writing,
-            )
-            examples = open_data(run.data, self.llm.model)
+        recipe, data = self.recipe, self.with_texts(run.data).data
+        examples = [text for one in data.stores for text in open_data(one, self.llm.model)][: data.count]
         texts = parted(examples, length=recipe.length, held=recipe.held, seed=recipe.seed)
         self.watch.texts(texts)
         return texts
 
+    def with_texts(self, directory: Path) -> Job:
+        """Return the job with all texts written, those that were not there in a directory."""
+        data = self.data
+        if data.stores:
+            return self
+        write_data(
+            self.llm,
+            directory,
+            data.writing,
+            prompts=data.prompts,
+            count=data.count,
+            running=data.running,
+            report=self.watch.writing,
+        )
+        return replace(self, data=Data((directory,)))
+
     def teacher(self, captured: tuple[int, ...] = ()) -> Teacher:
-        """Return the target as a reader of texts, which keeps nothing yet."""
+        """Return the target as a reader of texts; a new one keeps nothing yet."""
+        if self.reader is not None:
+            return self.reader
         return Teacher(self.llm.model, top=self.reading.top, captured=captured)
 
     def readings(self, run: Run) -> Readings:
-        """Return what is kept of the target's readings beside a run."""
-        return Readings(run.readings, self.reading.most_bytes)
+        """Return what is kept of the target's readings beside a run, by each process its own."""
+        path = run.inside / f"readings-{self.group.rank}.bin"
+        return (
+            self.reader.kept if self.reader and self.reader.kept else Readings(path, self.reading.most_bytes)
+        )
 
     def run(self, task: Task, texts: Texts, run: Run) -> Outcome:
         """Run the loop."""
-        return train(task, texts, self.recipe, run, self.watch.training, self.watch.reading)
+        watch = self.watch
+        return train(task, texts, self.recipe, run, watch.training, watch.reading, self.group)
 
 
 def distill(job: Job, *, layers: str, loss: str = "fkl", on_policy: float = 0.0) -> Outcome:
@@ -189,6 +209,13 @@ def eagle3(
 
     `spelling`: in whose files it is written. UsageError before anything is run.
     """
+    return job.run(*eagle3_task(job, shape, depth=depth, spelling=spelling, decay=decay))
+
+
+def eagle3_task(
+    job: Job, shape: HeadShape, *, depth: int, spelling: str = "specforge", decay: float = 0.8
+) -> tuple[Eagle3Training, Texts, Run]:
+    """Return what `eagle3` runs."""
     check_spelling(spelling, "eagle3")
     checkpoint = open_checkpoint(job.model)
     layers = shape.layers_of(checkpoint.config.layers)
@@ -212,7 +239,7 @@ def eagle3(
         export=save,
         precision=precision_of(job.recipe, device),
     )
-    return job.run(task, texts, run)
+    return task, texts, run
 
 
 def medusa(

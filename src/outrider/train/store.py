@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -94,30 +95,37 @@ class Store:
         number = len(self.records)
         payload = _packed(record)
         whole = _PREFIX.pack(len(payload), zlib.crc32(payload), number) + payload
-        try:
+        with self._writing():
             if self._file is None:
                 self._file = open(self._shard(number // SHARD_RECORDS), "ab")  # noqa: SIM115
             self._file.write(whole)
             self.records.append(record)
-            if len(self.records) % SHARD_RECORDS == 0:
-                self.close()
-        except OSError as error:
-            raise TrainingError(
-                f"cannot write to {str(self.directory)!r} ({error.strerror}); make room and run the same "
-                "command again, which continues where this one stopped"
-            ) from error
+        if len(self.records) % SHARD_RECORDS == 0:
+            self.close()
 
     def flush(self) -> None:
-        """Have the disk hold all that was appended."""
+        """Have the disk hold all that was appended; TrainingError where it takes no more."""
         if self._file is not None:
-            flushed(self._file)
+            with self._writing():
+                flushed(self._file)
 
     def close(self) -> None:
         """Flush, and close the file."""
         if self._file is not None:
             file, self._file = self._file, None
-            with file:
+            with self._writing(), file:
                 flushed(file)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Say what to do where the disk takes no more, which it often says no sooner than at a flush."""
+        try:
+            yield
+        except OSError as error:
+            raise TrainingError(
+                f"cannot write to {str(self.directory)!r} ({error.strerror}); make room and run the same "
+                "command again, which continues where this one stopped"
+            ) from error
 
     def _shard(self, number: int) -> Path:
         return self.directory / f"{number:05d}.shard"

@@ -43,8 +43,8 @@ class Task(Protocol):
         """Read texts that will be learned from, one by one, as far as that saves reading them later."""
         ...
 
-    def begin_step(self, step: int) -> None:
-        """Get ready for a step, where something is due before it."""
+    def begin_step(self, step: int, batch: Sequence[Example]) -> Sequence[Example]:
+        """Get ready for a step, where something is due before it; return the texts to learn from in it."""
         ...
 
     def learn(self, batch: Sequence[Example]) -> float:

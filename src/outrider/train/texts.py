@@ -71,6 +71,17 @@ def batches(lengths: Sequence[int], size: int, *, seed: int, epoch: int) -> list
     return [found[i] for i in _shuffled(len(found), f"{seed} {epoch} batches")]
 
 
+def learned_tokens(texts: Sequence[Example], size: int, *, seed: int, steps: int) -> int:
+    """Return how many tokens of the target's `steps` batches of such `batches` hold, epoch after epoch."""
+    lengths = [len(text.tokens) for text in texts]
+    found, epoch = 0, 0
+    while steps > 0:
+        order = batches(lengths, size, seed=seed, epoch=epoch)[:steps]
+        found += sum(texts[index].written for batch in order for index in batch)
+        steps, epoch = steps - len(order), epoch + 1
+    return found
+
+
 def padded(batch: Sequence[Example]) -> Tensor:
     """Return the tokens of texts `[B, T]` int64, padded on the right with zeros."""
     longest = max(len(text.tokens) for text in batch)
