@@ -40,8 +40,9 @@ ALLOWED: dict[str, set[str]] = {
     "loop.step": {"sampling", "models.base", "loop", "planner"},
     "planner": {"models.base", "cache.base", "planner"},
     "engine": {"loop", "cache", "models.base", "planner", "sampling", "engine"},
-    "draft_heads": {"heads", "models.base", "models.config", "native"},
-    "drafters": {"loop.draft", "models.base", "models.load", "models.compare", "draft_heads"},
+    "shipped": {"models.base", "models.locate", "models.safetensors_source"},
+    "draft_heads": {"heads", "models.base", "models.config", "native", "shipped"},
+    "drafters": {"loop.draft", "models.base", "models.load", "models.compare", "draft_heads", "shipped"},
     "prompts": set(),
     "llm": {
         "cache",

@@ -12,6 +12,7 @@ from outrider.heads.medusa import MedusaHeads
 from outrider.heads.passes import HeadPass, ReadyHead, TorchHeadPass
 from outrider.models.base import NORMED, CapturingTarget, LoadedModel, capturing
 from outrider.models.config import DecoderConfig
+from outrider.shipped import head_directory
 
 Ready = ReadyHead | MedusaHeads
 """What a drafter with a head is made of."""
@@ -27,7 +28,7 @@ def ready_head(drafter: str, path: str, target: LoadedModel, *, weights: str = "
     config: DecoderConfig | None = getattr(able, "config", None)
     if config is None:
         raise CapabilityError("heads draft for models that run on the lean decoder; this one does not")
-    head = load_head(path).head
+    head = load_head(head_directory(path)).head
     fitting = "medusa" if isinstance(head, MedusaHeads) else "eagle"
     if fitting != drafter:
         raise HeadError(f"{path} holds a head of the kind {head.kind}; write {fitting}:{path}")
