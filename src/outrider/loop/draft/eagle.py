@@ -86,17 +86,18 @@ class EagleDrafter(ModelTreeDrafter):
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a tree for each ask; the head's caches then hold no guesses any more."""
-        trees = super().propose(asks)
-        for ask in asks:
-            ask.state[0].rewind()
-        return trees
+        try:
+            return super().propose(asks)
+        finally:
+            for ask in asks:
+                ask.state[0].rewind()
 
     def feed(
         self, state: tuple[Followed, Any, Any], start: int, tokens: Sequence[int], hidden: Tensor
     ) -> None:
         """Take the target's states [C, n, D]."""
         followed = state[0]
-        known = followed.read + sum(len(states) for states in followed.waiting)
+        known = followed.read + sum(map(len, followed.waiting))
         assert start == known, "states follow each other without a gap"
         self._rows.take(followed, hidden.transpose(0, 1).flatten(1))
 

@@ -11,9 +11,9 @@ from outrider.loop.draft.base import Ask
 from outrider.loop.draft.guess import BINS, JOINED_WEIGHT, LAST_RANK, Guess, join, record
 from outrider.loop.draft.held import Branches
 from outrider.loop.draft.mixed import MixedGuesses
+from outrider.loop.draft.named import Laws
 from outrider.loop.draft.rates import Rates
 from outrider.loop.draft.worth import best_count
-from outrider.sampling.law import LogitLaws
 from outrider.types import DraftTree
 
 SURE = 0.9
@@ -77,7 +77,7 @@ class Growth:
             return []
         return sorted(chosen)
 
-    def expand(self, node: int, laws: LogitLaws, row: int) -> None:
+    def expand(self, node: int, laws: Laws, row: int) -> None:
         """Add children of a node, given the draft model's law after it."""
         own = [] if laws.is_dead_end(row) else self._guesses(node, laws, row)
         self._own[node] = own
@@ -150,7 +150,7 @@ class Growth:
             more, time = more + costs[most] - costs[nodes], time + costs[nodes] - 1
         return more == 0 or bool(gain * time > so_far * more)
 
-    def _guesses(self, node: int, laws: LogitLaws, row: int) -> list[Guess]:
+    def _guesses(self, node: int, laws: Laws, row: int) -> list[Guess]:
         ask, rates, found = self._ask, self._learned.own, []
         if self._drawn and not ask.params.greedy:
             depth = 0 if node < 0 else self._depth[node]

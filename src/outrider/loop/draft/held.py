@@ -69,6 +69,14 @@ class Branches:
             node = self.parents[node]
         return nodes[::-1]
 
+    def depth(self, node: int) -> int:
+        """Return how many nodes the path to `node` has."""
+        count = 0
+        while node >= 0:
+            count += 1
+            node = self.parents[node]
+        return count
+
     def text(self, node: int) -> tuple[int, ...]:
         """Return the tokens on the path to `node`, its own included."""
         return tuple(self.tokens[step] for step in self.path(node))

@@ -13,7 +13,7 @@ from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.growth import Growth, Learned
 from outrider.loop.draft.held import Branches, Read, Reader
 from outrider.loop.draft.mixed import MixedGuesses
-from outrider.loop.draft.named import NamedLaws
+from outrider.loop.draft.named import Laws, NamedLaws
 from outrider.loop.draft.shape import Shape, comb, height, within
 from outrider.sampling.law import LogitLaws
 from outrider.sampling.threads import one_thread
@@ -50,7 +50,6 @@ class ModelTreeDrafter:
         self.name, self.has_law, self.cost = name, beside is None, cost
         self.observes = beside is not None and beside.observes
         self._reader = reader
-        self._names: list[int] = [] if reader.target_ids is None else reader.target_ids.tolist()
         self.caches: tuple[CacheKind, ...] = reader.caches
         self._width, self._shape, self._levels, self._beside = width, shape, levels, beside
 
@@ -79,13 +78,14 @@ class ModelTreeDrafter:
                     for row, node in enumerate(nodes):
                         draft.expand(node, laws, row)
 
-    def _laws(self, ask: Ask, logits: Tensor, paths: Sequence[Sequence[int]]) -> LogitLaws:
-        """Return the laws of rows; over the tokens that have logits where only the likeliest count."""
-        path = paths.__getitem__
-        if self._names and ask.params.greedy and ask.processing is None:
-            return NamedLaws(logits, ask.params, path, self._names)
-        if self._reader.target_ids is not None:
-            logits = expand(logits, self._reader.target_ids, self._reader.vocab_size)
+    def _laws(self, ask: Ask, logits: Tensor, paths: Sequence[Sequence[int]]) -> Laws:
+        """Return the laws of rows; over the tokens that have logits where no option acts on others."""
+        path, names = paths.__getitem__, self._reader.target_ids
+        if names is not None:
+            if ask.processing is None:
+                laws = LogitLaws(logits, ask.params, None, path)
+                return NamedLaws(laws, names, self._reader.vocab_size)
+            logits = expand(logits, names, self._reader.vocab_size)
         return LogitLaws(logits, ask.params, ask.processing, path)
 
     def observe(self, state: tuple[Read, Learned, Any], tree: DraftTree, rows: Rows) -> None:
@@ -158,7 +158,7 @@ class Drawing:
         """Begin a new level."""
         self._level = []
 
-    def expand(self, node: int, laws: LogitLaws, row: int) -> None:
+    def expand(self, node: int, laws: Laws, row: int) -> None:
         """Draw the children of a node, as many as the shape says."""
         slots = [slot for slot, parent in enumerate(self._shape) if parent == self._slots[node]]
         if laws.is_dead_end(row):
@@ -176,7 +176,7 @@ class Drawing:
         laws = tuple(self._laws) if any(law is not None for law in self._laws) else None
         return DraftTree(tuple(self.branches.tokens), tuple(self.branches.parents), laws)
 
-    def _children(self, node: int, laws: LogitLaws, row: int, count: int) -> list[tuple[int, Law | None]]:
+    def _children(self, node: int, laws: Laws, row: int, count: int) -> list[tuple[int, Law | None]]:
         ask, depth = self._ask, len(self.branches.path(node))
         if ask.params.greedy:
             return [(token, None) for token, _ in laws.best(row, count)]
