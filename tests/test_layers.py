@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "draft_heads": {"heads", "models.base", "models.config", "native"},
     "drafters": {"loop.draft", "models.base", "models.load", "models.compare", "draft_heads"},
     "prompts": set(),
+    "pricing": {"drafters", "loop.draft", "models.base", "planner"},
     "llm": {
         "cache",
         "drafters",
@@ -51,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "models.base",
         "models.load",
         "planner",
+        "pricing",
         "prompts",
         "sampling",
     },
@@ -89,6 +91,7 @@ ALLOWED: dict[str, set[str]] = {
         "llm",
         "models",
         "planner",
+        "pricing",
         "sampling",
         "bench",
         "loop.accept",

@@ -55,6 +55,8 @@ class HeadPass(Protocol):
 
     weight_bytes: int
     """Bytes of the matrices that a pass reads."""
+    features: int | None
+    """F, values of a row of features; None where they are as wide as its inputs."""
     can_grow: bool
     """True where a pass may add rows to those that are pending in the caches (`grows`)."""
 
@@ -129,6 +131,7 @@ class TorchHeadPass:
         self._shape = (1, layer.kv_heads, layer.head_dim, self._device)
         self._groups = layer.heads // layer.kv_heads
         self._queries = stable_queries(layer.kv_heads, self._groups, layer.head_dim, self._device)
+        self.features = head.fusion.in_features if isinstance(head, Eagle3Head) else None
         self.weight_bytes = sum(weights.nbytes for weights in head.parameters() if weights.dim() == 2)
 
     def new_cache(self, pages: Sequence[Page] = ()) -> KvCache:

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from outrider.errors import OptionError
 from outrider.heads.passes import ReadyHead
 from outrider.loop.draft.base import Ask
 from outrider.loop.draft.eagle_rows import Followed, HeadReader
+from outrider.loop.draft.level import LevelProbe
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.options import check_range, read_options
@@ -83,6 +85,16 @@ class EagleDrafter(ModelTreeDrafter):
         """Make a drafter whose trees hold the guesses of others, too."""
         head = _needed(model)
         return cls(head, width=width, name=name, beside=guesses)
+
+    def probe(self) -> LevelProbe:
+        """Return what times levels of its trees, after states of zeros."""
+
+        def begin(tokens: list[int]) -> Followed:
+            followed = self._rows.begin(tokens)
+            self._rows.take(followed, torch.zeros(len(tokens) - 1, self._rows.state_size))
+            return followed
+
+        return LevelProbe(self, self._rows, begin)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a tree for each ask; the head's caches then hold no guesses any more."""

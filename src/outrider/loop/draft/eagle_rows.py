@@ -72,6 +72,8 @@ class HeadReader:
         self._head, self.target_ids, self.vocab_size = head.passes, head.target_ids, head.vocab_size
         self.context_limit = head.context_limit
         self.caches: tuple[CacheKind, ...] = (CacheKind(head.new_cache, head.context_limit, of_states=True),)
+        self.state_size = head.passes.features or head.hidden_size
+        """C * D: values of the target's states for one row."""
         self._expand = self._grow if head.passes.can_grow else self._run_again
 
     def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Followed:

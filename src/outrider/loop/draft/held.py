@@ -42,6 +42,12 @@ class Held:
         self.tokens.extend(tokens)
         self.trunk = []
 
+    def rewind(self) -> None:
+        """Forget the rows of drafted nodes."""
+        self.cache.keep(())
+        self.cache.truncate(min(self.cache.length, len(self.tokens)))
+        self.trunk = []
+
     def close(self) -> None:
         """Free the cache, whatever an interrupted pass has left in it."""
         self.cache.keep(())
@@ -95,6 +101,10 @@ class Read(Protocol):
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take over committed tokens."""
+        ...
+
+    def rewind(self) -> None:
+        """Forget what was read of drafted nodes."""
         ...
 
     def close(self) -> None:

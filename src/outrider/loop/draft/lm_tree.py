@@ -12,6 +12,7 @@ from outrider.heads.vocab import expand
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.growth import Growth, Learned
 from outrider.loop.draft.held import Branches, Read, Reader
+from outrider.loop.draft.level import LevelProbe, Share
 from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.named import Laws, NamedLaws
 from outrider.loop.draft.shape import Shape, comb, height, within
@@ -50,6 +51,7 @@ class ModelTreeDrafter:
         self.name, self.has_law, self.cost = name, beside is None, cost
         self.observes = beside is not None and beside.observes
         self._reader = reader
+        self._share: Share = lambda nodes: cost
         self.caches: tuple[CacheKind, ...] = reader.caches
         self._width, self._shape, self._levels, self._beside = width, shape, levels, beside
 
@@ -68,15 +70,34 @@ class ModelTreeDrafter:
             going = [index for index, nodes in enumerate(chosen) if nodes]
             if not going:
                 return [draft.tree() for draft in drafts]
-            wants = [(asks[i].state[0], drafts[i].branches, chosen[i]) for i in going]
-            for index, logits in zip(going, self._reader.read(wants), strict=True):
-                ask, draft, nodes = asks[index], drafts[index], chosen[index]
-                paths = [draft.branches.text(node) for node in nodes]
-                laws = self._laws(ask, logits, paths)
-                draft.passed()
-                with one_thread():
-                    for row, node in enumerate(nodes):
-                        draft.expand(node, laws, row)
+            self.grow([asks[i] for i in going], [drafts[i] for i in going], [chosen[i] for i in going])
+
+    def grow(
+        self,
+        asks: Sequence[Ask],
+        drafts: Sequence[Growth | Drawing],
+        chosen: Sequence[Sequence[int]],
+    ) -> None:
+        """Run the model over the chosen nodes of each draft and add their children."""
+        wants = [
+            (ask.state[0], draft.branches, nodes)
+            for ask, draft, nodes in zip(asks, drafts, chosen, strict=True)
+        ]
+        rows = self._reader.read(wants)
+        for ask, draft, nodes, logits in zip(asks, drafts, chosen, rows, strict=True):
+            laws = self._laws(ask, logits, [draft.branches.text(node) for node in nodes])
+            draft.passed()
+            with one_thread():
+                for row, node in enumerate(nodes):
+                    draft.expand(node, laws, row)
+
+    def probe(self) -> LevelProbe:
+        """Return what times levels of its trees."""
+        return LevelProbe(self, self._reader, self._reader.begin)
+
+    def price(self, share: Share) -> None:
+        """Take what a level of n nodes costs beside a pass of the target over one row, as it was measured."""
+        self.cost, self._share = share(1), share
 
     def _laws(self, ask: Ask, logits: Tensor, paths: Sequence[Sequence[int]]) -> Laws:
         """Return the laws of rows; over the tokens that have logits where no option acts on others."""
@@ -129,7 +150,7 @@ class ModelTreeDrafter:
             learned,
             width=self._width,
             deepest=deepest,
-            cost=self.cost,
+            cost=self._share,
             drawn=free,
             beside=None if self._beside is None else (self._beside, state),
         )
