@@ -132,6 +132,7 @@ class Counting:
     def __init__(self, passes: HeadPass, fails: int = 100) -> None:
         self.rows: list[int] = []
         self.weight_bytes, self.new_cache = passes.weight_bytes, passes.new_cache
+        self.features = passes.features
         self._passes, self._fails = passes, fails
 
     def run(self, batch: Batch, caches: Sequence[Cache], **options: Any) -> HeadOutput:
