@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "draft_heads": {"heads", "models.base", "models.config", "native", "shipped"},
     "drafters": {"loop.draft", "models.base", "models.load", "models.compare", "draft_heads", "shipped"},
     "prompts": set(),
+    "pricing": {"drafters", "loop.draft", "models.base", "planner"},
     "llm": {
         "cache",
         "drafters",
@@ -52,6 +53,7 @@ ALLOWED: dict[str, set[str]] = {
         "models.base",
         "models.load",
         "planner",
+        "pricing",
         "prompts",
         "sampling",
     },
@@ -90,6 +92,7 @@ ALLOWED: dict[str, set[str]] = {
         "llm",
         "models",
         "planner",
+        "pricing",
         "sampling",
         "bench",
         "loop.accept",

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, overload
 
 from outrider.cache.prefix import PrefixStore
-from outrider.config import cache_directory
 from outrider.drafters import build_drafter, check_drafter_options, parse_drafter
 from outrider.engine.engine import Engine, check_budget
 from outrider.engine.live import Stream
@@ -19,8 +18,8 @@ from outrider.errors import CapabilityError, OptionError, PromptError, UnknownNa
 from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter
 from outrider.models.base import LoadedModel
-from outrider.planner.machine import processor
 from outrider.planner.measured import MeasuredLatency
+from outrider.pricing import fingerprint, measured_latency, price
 from outrider.prompts import Messages, Prompt, check_messages, is_messages, is_several, token_ids
 from outrider.sampling import checks
 from outrider.sampling.params import SamplingParams
@@ -44,13 +43,16 @@ class LLM:
         budget: int | None,
         latency: MeasuredLatency | None = None,
         prefixes: PrefixStore | None = None,
+        mark: str = "",
         weights: str = "auto",
         activations: str = "auto",
         device: str = "auto",
     ) -> None:
         """`latency` tells what draft nodes cost; it is measured now if the drafter asks for it.
 
-        With None they count as free. `prefixes` keeps what texts leave in the cache, for later ones.
+        With None they count as free. `prefixes` keeps what texts leave in the cache, for later ones. `mark`:
+        the drafter's `pricing.fingerprint`, by which what its steps cost is kept; without one they cost what
+        it says.
         """
         self.model = model
         self.drafter_name = drafter_name
@@ -60,6 +62,9 @@ class LLM:
         self._drafter = drafter
         self._latency = latency
         self._curve = None if latency is None or not drafter.weighs_costs else latency.get()
+        if self._curve is not None and mark:
+            price(drafter, model, mark)
+        self._mark = mark
         self.prefixes = prefixes
         self._numbers = {"weights": weights, "activations": activations, "device": device}
 
@@ -150,16 +155,17 @@ class LLM:
         `drafter`: a name, or one that is made already and takes no options. `fill_budget`: True where nodes
         count as free, False where they are weighed, None where that stays as it is.
         """
-        made, name = self._drafter, self.drafter_name
+        made, name, mark = self._drafter, self.drafter_name, self._mark
         if drafter is not None and not isinstance(drafter, str):
             if not hasattr(drafter, "propose"):
                 raise OptionError(f"drafter={drafter!r} is not allowed; give a drafter, or the name of one")
             if drafter_options is not None:
                 raise OptionError("drafter_options go with a drafter's name; this one is made already")
-            made, name = drafter, drafter.name
+            made, name, mark = drafter, drafter.name, ""
         elif drafter is not None or drafter_options is not None:
             name = name if drafter is None else drafter
             made = build_drafter(name, self.model, options=drafter_options, **self._numbers)
+            mark = fingerprint(name, drafter_options, self._numbers)
         latency = self._latency
         if fill_budget is not None:
             checks.switch("fill_budget", fill_budget)
@@ -174,6 +180,7 @@ class LLM:
             budget=self.budget if budget is None else check_budget(budget),
             latency=latency,
             prefixes=self.prefixes,
+            mark=mark,
             **self._numbers,
         )
 
@@ -268,6 +275,7 @@ def load(
         budget=budget,
         latency=None if fill_budget else measured_latency(loaded),
         prefixes=_prefixes(loaded, prefix_bytes),
+        mark=fingerprint(drafter, drafter_options, numbers),
         **numbers,
     )
 
@@ -280,16 +288,6 @@ def _prefixes(model: LoadedModel, most_bytes: int) -> PrefixStore | None:
             f"{model.name} keeps no pages of its cache for later texts; leave prefix_bytes out"
         )
     return PrefixStore(slots, most_bytes) if most_bytes else None
-
-
-def measured_latency(model: LoadedModel) -> MeasuredLatency:
-    """Return the model's latency curve, to be measured when a drafter first asks for it."""
-    import torch
-
-    details = ("architecture", "parameters", "weights", "activations", "kernel", "device")
-    subject = {name: str(model.details.get(name)) for name in details}
-    subject |= {"processor": processor(), "threads": str(torch.get_num_threads()), "model": model.name}
-    return MeasuredLatency(model.target, subject, cache_directory("latency"))
 
 
 def _settings(params: SamplingParams | None, options: dict[str, Any]) -> SamplingParams:

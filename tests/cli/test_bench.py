@@ -110,6 +110,31 @@ def test_curve_compares_the_native_pass_with_the_one_in_pytorch(tiny: str, capsy
     assert "once more" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words", [["--drafter", "lm:"], ["--drafter", "layerskip", "--drafter-option", "layerskip.skip=1"]]
+)
+def test_curve_times_the_steps_of_a_drafter(words: list[str], tiny: str, capsys: Captured) -> None:
+    words = [word + tiny if word == "lm:" else word for word in words]
+    words = ["bench", "curve", tiny, "--context", "9", "--repeats", "1", *words]
+    assert main([*words, "--json"]) == 0
+    found = document(capsys)
+    assert found["drafter"] in words
+    assert [step["nodes"] for step in found["steps"]] == [1, 2, 4, 8]
+    one = found["curves"][0]["milliseconds"]
+    for step in found["steps"]:
+        assert step["share"] == pytest.approx(step["milliseconds"] / one)
+        assert (step["kernel"], step["context"]) == (found["curves"][0]["kernel"], 9)
+    assert main(words) == 0
+    assert "of a pass" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("drafter", ["suffix", "none", "auto:suffix+lm:x", "merged:suffix+recycle"])
+def test_a_drafter_without_passes_of_its_own_has_no_steps(drafter: str, capsys: Captured) -> None:
+    assert main(["bench", "curve", "no-such-model", "--drafter", drafter]) == 2
+    assert "eagle" in capsys.readouterr().err
+    assert main(["bench", "curve", "no-such-model", "--drafter-option", "lm.width=2"]) == 2
+
+
 @pytest.mark.parametrize("command", ["curve", "roofline"])
 def test_passes_and_formats_that_are_not_there_are_named(command: str, tiny: str, capsys: Captured) -> None:
     assert main(["bench", command, tiny, "--pass", "pytroch"]) == 2

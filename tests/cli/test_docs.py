@@ -110,7 +110,13 @@ def documented_fields(name: str) -> set[str]:
             "load",
             ["bench", "load", "MODEL", "--suite", "SUITE", "--max-tokens", "8", "--concurrency", "2"],
         ),
-        ("curve", ["bench", "curve", "MODEL", "--context", "8", "--repeats", "1"]),
+        (
+            "curve",
+            [
+                *("bench", "curve", "MODEL", "--context", "8", "--repeats", "1"),
+                *("--drafter", "layerskip", "--drafter-option", "layerskip.skip=1"),
+            ],
+        ),
         pytest.param(
             "roofline",
             ["bench", "roofline", "MODEL", "--context", "8", "--repeats", "1"],

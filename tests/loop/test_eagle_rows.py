@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from outrider.cache.base import Cache
 from outrider.heads.attend import Growing
 from outrider.heads.eagle3 import Eagle3Config, Eagle3Head
 from outrider.heads.layer import LayerConfig
-from outrider.heads.passes import ReadyHead, TorchHeadPass
+from outrider.heads.passes import HeadOutput, HeadPass, ReadyHead, TorchHeadPass
 from outrider.loop.draft.eagle_rows import READ_ROWS, Followed, HeadReader
 from outrider.loop.draft.held import Branches
+from outrider.models.base import Batch
+from outrider.native import why_missing
+from tiny import RandomSource, tiny_config
 
 VOCABULARY, HIDDEN, DRAFT = 24, 16, 9
 LAYER = LayerConfig(hidden_size=HIDDEN, intermediate_size=32, heads=4, kv_heads=2, head_dim=8)
@@ -30,6 +35,25 @@ def made(**options: bool) -> Eagle3Head:
 def ready(head: Eagle3Head, embedding: Tensor) -> ReadyHead:
     passes = TorchHeadPass(head, embed=lambda tokens: embedding[list(tokens)])
     return ReadyHead(passes, HIDDEN, VOCABULARY, head.target_ids, 512, (0, 1, 2), 0.0)
+
+
+def ready_in_core(head: Eagle3Head, embedding: Tensor) -> ReadyHead:
+    """Return the head in the core, whose passes add rows to those that are pending."""
+    from outrider.native.decoder import NativeDecoder
+    from outrider.native.eagle3 import native_head
+
+    config = tiny_config(hidden=HIDDEN, vocab=VOCABULARY, layers=8, context_limit=512)
+    source = RandomSource(config)
+    embedding.copy_(source.get("model.embed_tokens.weight"))
+    passes = native_head(head, NativeDecoder(config, source, weights="fp32"), weights="fp32")
+    return ReadyHead(passes, HIDDEN, VOCABULARY, head.target_ids, 512, (0, 1, 2), 0.0)
+
+
+IN_CORE = pytest.param(
+    ready_in_core, id="core", marks=pytest.mark.skipif(why_missing() is not None, reason="not built")
+)
+PASSES = [pytest.param(ready, id="pytorch"), IN_CORE]
+Ready = Callable[[Eagle3Head, Tensor], ReadyHead]
 
 
 class Text:
@@ -64,11 +88,14 @@ def grown(draw: random.Random, branches: Branches, count: int) -> None:
         branches.tokens.append(draw.randrange(VOCABULARY))
 
 
+@pytest.mark.parametrize("make", PASSES)
 @pytest.mark.parametrize("options", [{}, {"norm_before_residual": True}, {"feed_normed": True}])
-def test_rows_in_trees_and_batches_are_those_of_each_path_alone(options: dict[str, bool]) -> None:
+def test_rows_in_trees_and_batches_are_those_of_each_path_alone(
+    options: dict[str, bool], make: Ready
+) -> None:
     head = made(**options)
     embedding = torch.randn(VOCABULARY, HIDDEN, generator=torch.Generator().manual_seed(1))
-    reader = HeadReader(ready(head, embedding))
+    reader = HeadReader(make(head, embedding))
     texts = [Text(head, embedding, seed) for seed in range(3)]
     followed = [reader.begin(text.tokens) for text in texts]
     for own, text in zip(followed, texts, strict=True):
@@ -95,6 +122,63 @@ def test_rows_in_trees_and_batches_are_those_of_each_path_alone(options: dict[st
             reader.take(own, text.states[before - 1 : before - 1 + len(new)])
             own.commit(new)
             text.grow(new)
+
+
+class Counting:
+    """A head's passes, with the rows that each ran; the one whose turn it is fails."""
+
+    can_grow = True
+
+    def __init__(self, passes: HeadPass, fails: int = 100) -> None:
+        self.rows: list[int] = []
+        self.weight_bytes, self.new_cache = passes.weight_bytes, passes.new_cache
+        self.features = passes.features
+        self._passes, self._fails = passes, fails
+
+    def run(self, batch: Batch, caches: Sequence[Cache], **options: Any) -> HeadOutput:
+        """Run a pass."""
+        self.rows.append(len(batch))
+        output = self._passes.run(batch, caches, **options)
+        if len(self.rows) > self._fails:
+            raise KeyboardInterrupt
+        return output
+
+
+@pytest.mark.parametrize("make", [IN_CORE])
+def test_a_level_of_a_tree_is_one_pass_over_its_own_rows(make: Ready) -> None:
+    """Ancestors of chosen nodes were once run again in every level, beside them."""
+    head, embedding = made(), torch.zeros(VOCABULARY, HIDDEN)
+    prepared = make(head, embedding)
+    prepared.passes = counting = Counting(prepared.passes)
+    reader, text = HeadReader(prepared), Text(head, embedding, 4)
+    own = reader.begin(text.tokens)
+    reader.take(own, text.states[: len(text.tokens) - 1])
+    branches = Branches([1, 2, 3, 4, 5, 6], [-1, -1, 0, 1, 2, 3])
+    for level in ([-1], [0, 1], [2, 3], [4, 5]):
+        [logits] = reader.read([(own, branches, level)])
+        for row, node in enumerate(level):
+            assert torch.allclose(logits[row], text.slow(branches.text(node)), atol=1e-5)
+    assert counting.rows == [len(text.tokens) - 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("make", [IN_CORE])
+def test_nodes_of_a_draft_that_was_interrupted_are_forgotten(make: Ready) -> None:
+    head, embedding = made(), torch.zeros(VOCABULARY, HIDDEN)
+    prepared = make(head, embedding)
+    prepared.passes = Counting(prepared.passes, fails=2)
+    reader, text = HeadReader(prepared), Text(head, embedding, 4)
+    own = reader.begin(text.tokens)
+    reader.take(own, text.states[: len(text.tokens) - 1])
+    reader.read([(own, Branches(), [-1])])
+    reader.read([(own, Branches([1], [-1]), [0])])
+    with pytest.raises(KeyboardInterrupt):
+        reader.read([(own, Branches([1, 2], [-1, 0]), [1])])
+    own.rewind()
+    prepared.passes._fails = 100
+    other = Branches([7, 8], [-1, 0])
+    for node in (0, 1):
+        [logits] = reader.read([(own, other, [node])])
+        assert torch.allclose(logits[0], text.slow(other.text(node)), atol=1e-5)
 
 
 def test_a_long_prompt_is_read_as_it_comes() -> None:

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from outrider.errors import CapabilityError, OptionError, UnknownNameError
-from outrider.llm import measured_latency
 from outrider.loop.verify.pack import Part, pack
 from outrider.models.base import Batch
 from outrider.models.decoder import Decoder
 from outrider.models.load import load_model
 from outrider.models.passes import Choice, build_decoder, check_adapter
 from outrider.native.decoder import NativeDecoder
+from outrider.pricing import measured_latency
 from outrider.types import DraftTree
 from tiny import RandomSource, tiny_config
 from tiny_blocks import KINDS, block_config, block_source, write_blocks

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from outrider.sampling.noise import Purpose, exponentials, key, mix, uniform
+from outrider.sampling.noise import Purpose, exponentials, exponentials_of, key, mix, uniform
 
 SIGNIFICANCE = 1e-4  # the seeds are fixed, so a test that passes keeps passing
 
@@ -25,6 +25,7 @@ def test_noise_is_that_stream_whichever_tokens_are_asked_for() -> None:
     everything = exponentials(name, 1000)
     some = torch.tensor([999, 0, 413])
     assert torch.equal(exponentials(name, some), everything[some])
+    assert torch.equal(exponentials_of(name, some.tolist()), everything[some])
     assert some.tolist() == [999, 0, 413]
     for token in (0, 413, 999):
         bits = mix((name + (token + 1) * gamma) % 2**64)

@@ -10,8 +10,9 @@ from pathlib import Path
 from outrider.bench.result import read_json
 from outrider.errors import LoadError
 from outrider.models.base import Target
-from outrider.planner.cost import up_and_down
+from outrider.planner.cost import SETTLING, in_turns, settle
 from outrider.planner.latency import Latency
+from outrider.planner.measured import TIMED
 from outrider.planner.probe import TargetProbe
 
 READING_ROWS = (1, 8, 16, 32, 64, 128, 256)
@@ -19,6 +20,8 @@ READING_ROWS = (1, 8, 16, 32, 64, 128, 256)
 REPEATS = 6
 MEAN_ROWS, MEAN_SECONDS, MOST_ROUNDS = (1, 2, 4, 8, 16), 1.5, 1000
 """Rows of the passes whose mean is set against their median, and the time that is spent on it."""
+UNTIMED = 2
+"""Passes before those that are timed for the mean; until some time was over, slow ones would hide here."""
 
 PUBLISHED = {
     # vLLM as SpecDecode-Bench fitted it: 5.886 ms a pass and 1.207 ms around it, 21.0 µs a row, 39.3 ns a
@@ -31,16 +34,17 @@ PUBLISHED = {
 def reading_latency(target: Target) -> Latency:
     """Return the curve of a target's passes that read the beginning of a prompt and ask for one row's logits.
 
-    As far as the context has room for them. The counts of rows take turns, up and down, and the median of
-    each stands.
+    As far as the context has room for them. The counts of rows take turns, each after passes of its own, and
+    the median of each stands.
     """
-    probe = TargetProbe(target)
+    probe = ReadingProbe(target)
     counts = [rows for rows in READING_ROWS if rows < target.context_limit or rows == 1]
     for rows in reversed(counts):
-        probe.fill(rows)  # the first pass of a shape may set things up
+        probe.time(rows)  # the first pass of a shape may set things up
     times: dict[int, list[float]] = {rows: [] for rows in counts}
-    for rows in up_and_down(counts, REPEATS):
-        times[rows].append(_read(probe, rows))
+    for rows in in_turns([counts], REPEATS):
+        settle(probe, rows, SETTLING)
+        times[rows].append(1000 * probe.time(rows))
     medians = {rows: statistics.median(found) for rows, found in times.items()}
     return Latency.of((medians if len(medians) > 1 else {**medians, 2: medians[1]}).items())
 
@@ -57,18 +61,31 @@ def mean_over_median(target: Target) -> float:
         probe.time(rows)
     times: dict[int, list[float]] = {rows: [] for rows in counts}
     started = time.perf_counter()
-    for turn, rows in enumerate(up_and_down(counts, MOST_ROUNDS)):
+    for turn, rows in enumerate(in_turns([counts], MOST_ROUNDS)):
         if turn >= REPEATS * len(counts) and time.perf_counter() - started > MEAN_SECONDS:
             break
-        times[rows].append(probe.time(rows))
+        for _ in range(UNTIMED):
+            probe.time(rows)
+        times[rows] += [probe.time(rows) for _ in range(TIMED)]
     usual = sum(len(found) * statistics.median(found) for found in times.values())
     return max(1.0, sum(map(sum, times.values())) / usual)
 
 
-def _read(probe: TargetProbe, rows: int) -> float:
-    started = time.perf_counter()
-    probe.fill(rows)
-    return 1000 * (time.perf_counter() - started)
+class ReadingProbe:
+    """Times passes that read the beginning of a prompt. Implements `planner.cost.Probe`."""
+
+    def __init__(self, target: Target) -> None:
+        self.context_limit = target.context_limit
+        self._probe = TargetProbe(target)
+
+    def fill(self, context: int) -> None:
+        """Do nothing: a prompt is read from its beginning."""
+
+    def time(self, rows: int) -> float:
+        """Read `rows` tokens; return the time in seconds."""
+        started = time.perf_counter()
+        self._probe.fill(rows)
+        return time.perf_counter() - started
 
 
 def read_latency(path: Path) -> Latency:

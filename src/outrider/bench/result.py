@@ -48,13 +48,33 @@ def bench_document(
 
 
 def curve_document(
-    curves: Mapping[str, Sequence[CostPoint]], left_out: Sequence[int], provenance: dict[str, Any]
+    curves: Mapping[str, Sequence[CostPoint]],
+    left_out: Sequence[int],
+    provenance: dict[str, Any],
+    *,
+    drafter: str | None = None,
+    steps: Mapping[str, Sequence[CostPoint]] | None = None,
 ) -> dict[str, Any]:
-    """Return the document of latency curves, given by the name of the kernel; `provenance` is the first's."""
+    """Return the document of latency curves, given by the name of the kernel; `provenance` is the first's.
+
+    `steps`: what levels of the drafter's trees take beside each of them.
+    """
     return {
         "schema": CURVE_SCHEMA,
         "curves": [
             {"kernel": kernel, **asdict(point)} for kernel, points in curves.items() for point in points
+        ],
+        "drafter": drafter,
+        "steps": [
+            {
+                "kernel": kernel,
+                "context": point.context,
+                "nodes": point.rows,
+                "milliseconds": point.milliseconds,
+                "share": point.ratio,
+            }
+            for kernel, points in (steps or {}).items()
+            for point in points
         ],
         "contexts_left_out": list(left_out),
         "provenance": provenance,

@@ -97,6 +97,26 @@ def curve_table(document: dict[str, Any]) -> Table:
     return table
 
 
+def steps_table(document: dict[str, Any]) -> Table:
+    """Return the table of what a drafter's steps take, as `curve_table`: counts of nodes down."""
+    points = {(step["kernel"], step["context"], step["nodes"]): step for step in document["steps"]}
+    blocks = list(dict.fromkeys((kernel, context) for kernel, context, _ in points))
+    table = Table(
+        title=f"one step of {document['drafter']}", title_justify="left", header_style="bold", box=SIMPLE_HEAD
+    )
+    table.add_column("nodes", justify="right")
+    for kernel, context in blocks:
+        table.add_column(f"{kernel}\nms at {context}", justify="right")
+        table.add_column("\nof a pass", justify="right")
+    for nodes in sorted({nodes for *_, nodes in points}):
+        cells = [points[*block, nodes] for block in blocks]
+        table.add_row(
+            str(nodes),
+            *(text for p in cells for text in (f"{p['milliseconds']:.2f}", f"{p['share']:.1%}")),
+        )
+    return table
+
+
 def roofline_table(document: dict[str, Any]) -> Table:
     """Return the table of a roofline: the read, then the passes as multiples of it."""
     read = document["read"]

@@ -161,19 +161,34 @@ def curve(
     ] = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
+    drafter: Annotated[
+        str | None,
+        typer.Option(
+            "--drafter",
+            metavar="NAME",
+            help="Also time steps of a drafter (eagle:HEAD, medusa:, lm:, layerskip).",
+        ),
+    ] = None,
+    drafter_option: options.DrafterOptions = None,
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
     """Time one pass over 1 to 32 rows.
 
-    With several implementations, formats or activations, the passes of all are timed in turns.
+    With several implementations, formats or activations, the passes of all are timed in turns. With a
+    drafter, so are its steps: one level of a tree each.
     """
+    settings = options.options_by_drafter(drafter_option, [] if drafter is None else [drafter])
     check_out(out)
 
-    from outrider.bench.curve import measure_targets
+    from outrider.bench.curve import check_steps, measure_targets, steps_of
+
+    if drafter is not None:
+        check_steps(drafter)
+
     from outrider.bench.provenance import provenance
     from outrider.bench.result import curve_document
-    from outrider.bench.table import curve_table
+    from outrider.bench.table import curve_table, steps_table
     from outrider.cli import terminal
     from outrider.cli.loading import load_passes
     from outrider.planner.cost import CONTEXTS
@@ -189,8 +204,15 @@ def curve(
         device=device,
         threads=threads,
     )
+    steps = []
+    if drafter is not None:
+        with notes.status(f"loading {drafter}"):
+            named = settings.get(drafter.partition(":")[0])
+            steps = [steps_of(drafter, each, device=device, options=named) for each in loaded]
     with notes.status("timing passes"):
-        curves = measure_targets([each.target for each in loaded], contexts=contexts, repeats=repeats)
+        curves = measure_targets(
+            [each.target for each in loaded], contexts=contexts, repeats=repeats, steps=steps
+        )
     left_out = [wanted for wanted in contexts if wanted not in {point.context for point in curves[0]}]
     for wanted in left_out:
         limit = min(each.target.context_limit for each in loaded)
@@ -198,8 +220,15 @@ def curve(
     if not curves[0]:
         raise OptionError("no context is left to measure; give a smaller --context")
     kernels = [each.details["kernel"] for each in loaded]
-    document = curve_document(dict(zip(kernels, curves, strict=True)), left_out, provenance(loaded[0]))
-    finish(document, out, as_json, lambda: [curve_table(document)])
+    document = curve_document(
+        dict(zip(kernels, curves, strict=False)),
+        left_out,
+        provenance(loaded[0]),
+        drafter=drafter,
+        steps=dict(zip(kernels, curves[len(kernels) :], strict=False)),
+    )
+    tables = (curve_table, steps_table) if steps else (curve_table,)
+    finish(document, out, as_json, lambda: [table(document) for table in tables])
 
 
 @app.command(cls=Command)

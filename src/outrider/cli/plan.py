@@ -74,8 +74,8 @@ def plan(
     from outrider.bench.provenance import provenance
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
-    from outrider.llm import measured_latency
     from outrider.planner.forecast import Costs
+    from outrider.pricing import measured_latency
 
     notes = terminal.console(stderr=True)
     loaded = load_llm(

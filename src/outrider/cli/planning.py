@@ -49,9 +49,9 @@ def draft_latency(draft: LoadedModel | Ready) -> Latency:
     CapabilityError for Medusa heads, which make one pass for all the tokens of a draft.
     """
     from outrider.heads.passes import ReadyHead
-    from outrider.llm import measured_latency
     from outrider.models.base import LoadedModel
     from outrider.planner.measured import measure_latency
+    from outrider.pricing import measured_latency
 
     if isinstance(draft, LoadedModel):
         return measured_latency(draft).get()

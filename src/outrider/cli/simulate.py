@@ -196,7 +196,7 @@ def _machine(
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
     from outrider.drafters import draft_model, fitted
-    from outrider.llm import measured_latency
+    from outrider.pricing import measured_latency
 
     if name in PUBLISHED or name.endswith(".json"):
         if spec.model is not None:

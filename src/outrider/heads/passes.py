@@ -11,6 +11,7 @@ from torch import Tensor
 
 from outrider.cache.base import Cache, Page
 from outrider.cache.kv import KvCache, kv_caches
+from outrider.errors import CapabilityError
 from outrider.heads.attend import Cached
 from outrider.heads.eagle import EagleHead
 from outrider.heads.eagle3 import Eagle3Head
@@ -54,6 +55,10 @@ class HeadPass(Protocol):
 
     weight_bytes: int
     """Bytes of the matrices that a pass reads."""
+    features: int | None
+    """F, values of a row of features; None where they are as wide as its inputs."""
+    can_grow: bool
+    """True where a pass may add rows to those that are pending in the caches (`grows`)."""
 
     def new_cache(self, pages: Sequence[Page] = ()) -> Cache:
         """Return a cache for one sequence: empty, or beginning with pages of this head's other caches."""
@@ -66,11 +71,14 @@ class HeadPass(Protocol):
         *,
         features: Tensor | None = None,
         inputs: Tensor | None = None,
+        grows: bool = False,
     ) -> HeadOutput:
         """Run one pass; rows become pending in the caches, as those of a target's pass.
 
         `batch.tokens [R]` are the tokens one position later. Either `features [R, n * Ht]`, the target's
-        states, or `inputs [R, H]`, what an earlier pass gave for the row before.
+        states, or `inputs [R, H]`, what an earlier pass gave for the row before. With `grows` the rows that
+        are pending stay, and these come after them: a parent of −2 − i is pending row i of the sequence.
+        CapabilityError for that where it cannot be done.
         """
         ...
 
@@ -110,6 +118,8 @@ class TorchHeadPass:
     On a CPU a row's logits don't depend on the other rows beyond rounding; nothing of the text hangs on that.
     """
 
+    can_grow = False
+
     def __init__(
         self, head: Eagle3Head | EagleHead, *, embed: Embed | None = None, target_head: Head | None = None
     ) -> None:
@@ -121,6 +131,7 @@ class TorchHeadPass:
         self._shape = (1, layer.kv_heads, layer.head_dim, self._device)
         self._groups = layer.heads // layer.kv_heads
         self._queries = stable_queries(layer.kv_heads, self._groups, layer.head_dim, self._device)
+        self.features = head.fusion.in_features if isinstance(head, Eagle3Head) else None
         self.weight_bytes = sum(weights.nbytes for weights in head.parameters() if weights.dim() == 2)
 
     def new_cache(self, pages: Sequence[Page] = ()) -> KvCache:
@@ -135,8 +146,13 @@ class TorchHeadPass:
         *,
         features: Tensor | None = None,
         inputs: Tensor | None = None,
+        grows: bool = False,
     ) -> TorchHeadOutput:
         """Run one pass over `batch`; see `HeadPass.run`."""
+        if grows:
+            raise CapabilityError(
+                "a PyTorch pass replaces pending rows; run them again, or use the native pass"
+            )
         head = self._head
         own = kv_caches(caches)
         attention = Attention(spans(batch, own, self._device), self._groups, self._queries)

@@ -77,6 +77,8 @@ class NativeHead:
     Weights and `isa` as in `NativeDecoder`, without "auto" and "file".
     """
 
+    can_grow = True
+
     def __init__(
         self,
         shape: HeadShape,

@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 class CostPoint:
     """One measured point: a pass over `rows` rows, on top of `context` cached tokens, in milliseconds.
 
-    `ratio` is that time over the time of one row at the same context.
+    `ratio` is that time over the time of the target's one row at the same context.
     """
 
     context: int
@@ -61,16 +61,6 @@ def settle(probe: Probe, rows: int, seconds: float) -> None:
         probe.time(rows)
 
 
-def up_and_down(items: Sequence[Item], repeats: int) -> Iterator[Item]:
-    """Yield every item once a round, `repeats` rounds, each the other way round than the one before.
-
-    For counts of rows, rising: a pass over few rows then comes after passes over few, as it does where text
-    is generated. Weights that a large cache still holds are read faster, and a long pass drives them out.
-    """
-    for turn in range(repeats):
-        yield from items if turn % 2 == 0 else reversed(items)
-
-
 def _turned(items: Sequence[Item], turn: int) -> list[Item]:
     start = turn % len(items)
     return [*items[start:], *items[:start]]
@@ -82,30 +72,41 @@ def measure_curves(
     contexts: Sequence[int] = CONTEXTS,
     rows: Sequence[int] = ROWS,
     repeats: int = 9,
+    steps: Sequence[Probe] = (),
+    nodes: Sequence[int] = (1, 2, 4, 8),
 ) -> list[list[CostPoint]]:
     """Time passes over each count of rows at each context, on each probe; return the medians, by probe.
 
-    Counts and probes are interleaved, and each is timed after passes of its own (`settle`). A context that
-    leaves no room for the longest chain is left out.
+    `steps`: of drafters, one for each probe or none; they are timed over `nodes` in the same rounds, their
+    ratios are over one row of that probe, and their points come after those of all probes. Counts and probes
+    are interleaved, and each is timed after passes of its own (`settle`). A context that leaves no room for
+    the longest chain is left out.
     """
     assert repeats >= 1
     assert min(rows) == 1, "ratios need the time of one row"
+    assert len(steps) in (0, len(probes))
+    one_row = [*range(len(probes)), *range(len(steps))]
+    counts = [rows] * len(probes) + [nodes] * len(steps)
+    probes = [*probes, *steps]
     limit = min(probe.context_limit for probe in probes)
-    passes = [[(index, count) for count in rows] for index in range(len(probes))]
+    passes = [[(index, count) for count in own] for index, own in enumerate(counts)]
     points: list[list[CostPoint]] = [[] for _ in probes]
     for context in contexts:
-        if context + max(rows) > limit:
+        if context + max(max(own) for own in counts) > limit:
             continue
-        for probe in probes:
+        for probe, own in zip(probes, counts, strict=True):
             probe.fill(context)
-            for count in rows:
+            for count in own:
                 probe.time(count)
         times: dict[tuple[int, int], list[float]] = {key: [] for group in passes for key in group}
         for index, count in in_turns(passes, repeats):
             settle(probes[index], count, SETTLING)
             times[index, count].append(probes[index].time(count))
         medians = {key: statistics.median(seconds) for key, seconds in times.items()}
-        for index, own in enumerate(points):
-            one = medians[index, 1]
-            own += [CostPoint(context, n, 1000 * medians[index, n], medians[index, n] / one) for n in rows]
+        for index, found in enumerate(points):
+            one = medians[one_row[index], 1]
+            found += [
+                CostPoint(context, n, 1000 * medians[index, n], medians[index, n] / one)
+                for n in counts[index]
+            ]
     return points

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from outrider.models.base import Target
+from outrider.planner import kept
 from outrider.planner.cost import SETTLING, in_turns, settle
 from outrider.planner.latency import Latency
 from outrider.planner.probe import TargetProbe
@@ -64,13 +63,13 @@ def measure_latency(target: Target) -> Latency:
         times[count] += [1000 * probe.time(count) for _ in range(TIMED)]
     for count in rows[len(few) :] * FEWEST_ROUNDS:
         times[count].append(1000 * probe.time(count))
-    usual = {count: _usual(found) for count, found in times.items()}
-    if len(usual) == 1:  # a context of one token leaves nothing to draft
-        usual[2] = usual[1]
-    most = max(usual)
-    affordable = int(most * 1000 * FAR_SECONDS / usual[most])
+    typical = {count: usual(found) for count, found in times.items()}
+    if len(typical) == 1:  # a context of one token leaves nothing to draft
+        typical[2] = typical[1]
+    most = max(typical)
+    affordable = int(most * 1000 * FAR_SECONDS / typical[most])
     far = min(FAR_CONTEXT, max(NEAREST_FAR_CONTEXT, affordable))
-    return Latency.of(usual.items(), *_looking(target, probe, far))
+    return Latency.of(typical.items(), *_looking(target, probe, far))
 
 
 def _looking(target: Target, near: TargetProbe, context: int) -> tuple[float, float]:
@@ -93,20 +92,20 @@ def _looking(target: Target, near: TargetProbe, context: int) -> tuple[float, fl
     return per_key, max(0.0, several - FAR_ROWS * per_key)
 
 
-def _usual(times: Sequence[float]) -> float:
+def usual(times: Sequence[float]) -> float:
     """Return what a third of the times don't exceed."""
     return sorted(times)[(len(times) - 1) // 3]
 
 
-def _is_quieter(target: Target, kept: Latency) -> bool:
+def _is_quieter(target: Target, before: Latency) -> bool:
     """Tell whether passes are now much faster than when a curve was measured."""
     probe = TargetProbe(target)
-    rows = [count for count in CHECKED if count in kept.rows]
+    rows = [count for count in CHECKED if count in before.rows]
     probe.fill(max(0, min(CONTEXT, target.context_limit - max(rows))))
     for count in rows:
         settle(probe, count, SETTLING)
-        now = 1000 * _usual([probe.time(count) for _ in range(2 + FEWEST_ROUNDS)])
-        if now < BUSY * kept.at(count):
+        now = 1000 * usual([probe.time(count) for _ in range(2 + FEWEST_ROUNDS)])
+        if now < BUSY * before.at(count):
             return True
     return False
 
@@ -124,35 +123,24 @@ class MeasuredLatency:
         self._latency: Latency | None = None
         self._path: Path | None = None
         if directory is not None:
-            key = json.dumps({"version": _VERSION, **subject}, sort_keys=True)
-            self._path = directory / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+            self._path = kept.path_of(directory, {"version": _VERSION, **subject})
 
     def get(self) -> Latency:
         """Return the curve."""
         if self._latency is None:
-            kept = _read(self._path)
-            if kept is None or _is_quieter(self._target, kept):
-                kept = measure_latency(self._target)
-                if self._path is not None:
-                    _write(self._path, kept)
-            self._latency = kept
+            found = _read(self._path)
+            if found is None or _is_quieter(self._target, found):
+                found = measure_latency(self._target)
+                kept.write(self._path, asdict(found))
+            self._latency = found
         return self._latency
 
 
 def _read(path: Path | None) -> Latency | None:
     """Return a kept curve; None where there is none, or where it cannot be read."""
-    if path is None:
-        return None
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AssertionError):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        return Latency(tuple(kept["rows"]), tuple(kept["milliseconds"]), kept["per_key"], kept["per_cached"])
+    found = kept.read(path)
+    with contextlib.suppress(ValueError, TypeError, KeyError, AssertionError):
+        return Latency(
+            tuple(found["rows"]), tuple(found["milliseconds"]), found["per_key"], found["per_cached"]
+        )
     return None
-
-
-def _write(path: Path, latency: Latency) -> None:
-    """Keep a curve; a disk that takes nothing costs only the next measurement."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{time.time_ns()}")
-        temporary.write_text(json.dumps(asdict(latency)), encoding="utf-8")
-        temporary.replace(path)

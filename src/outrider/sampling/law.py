@@ -33,6 +33,8 @@ from outrider.sampling.logprobs import TokenLogprobs, of_law, of_logits
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
 
+CLOSE = 2.5
+"""So far below the likeliest are few tokens, mostly: enough where only some are asked for."""
 UNLIKELY = 6.0
 """Tokens less likely than the likeliest by more than this factor's logarithm are not worth naming."""
 _COLDEST, _HOTTEST = 1e-30, 1e30  # keeps -x / temperature within float32
@@ -187,11 +189,13 @@ class LogitLaws:
         At temperature 1, before any filter, as `confidence`; of equal ones the lowest id first.
         """
         logits = self._row(row).to(torch.float32)
-        below = logits[self.mode(row)] - logits
-        near = (below < UNLIKELY).nonzero().flatten()
-        weight = 1.0 / float((-below).exp_().sum())
-        found = sorted(zip(below[near].tolist(), near.tolist(), strict=True))[:count]
-        return [(token, weight * math.exp(-far)) for far, token in found]
+        total = _peak_and_total(logits, 1.0)[1]
+        for reach in (CLOSE, UNLIKELY):
+            near, below = rows.near(logits, reach)
+            if len(near) >= count:
+                break
+        found = sorted(zip(below, near, strict=True))[:count]
+        return [(token, math.exp(-far) / total) for far, token in found]
 
     def is_dead_end(self, row: int) -> bool:
         """Tell whether nothing that is emitted can follow a row: its path ends the text by the constraint, or

@@ -6,6 +6,7 @@ generators", OOPSLA 2014); a key's noise for token i is element i of the SplitMi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import torch
@@ -57,6 +58,12 @@ def exponentials(key: int, ids: Tensor | int, device: torch.device | str | None 
     not depend on which others are asked for. It is -log u > 0 with u an odd multiple of 2^-53 in (0, 1).
     """
     return _odd(key, ids, device).to(torch.float64).mul_(2.0**-53).log_().neg_()
+
+
+def exponentials_of(key: int, ids: Sequence[int]) -> Tensor:
+    """Return `exponentials` of a few tokens, float64 [len(ids)]: the same bits, with fewer operations."""
+    odd = [mix((key + _GAMMA * (token + 1)) & _MASK) >> 11 | 1 for token in ids]
+    return torch.tensor(odd, dtype=torch.float64).mul_(2.0**-53).log_().neg_()
 
 
 def shortfalls(key: int, ids: Tensor | int, device: torch.device | str | None = None) -> Tensor:

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from outrider.sampling.noise import exponentials, shortfalls
+from outrider.sampling.noise import exponentials, exponentials_of, shortfalls
 
 LOWEST = -125.0
 """Two to the power of anything lower counts as 0, which keeps clear of denormal numbers."""
@@ -33,6 +33,8 @@ MAGIC_OF_LAW = 6.0
 """Adding and subtracting it rounds a float64 below 2 to a multiple of 2^-50: sums up to 8 are exact."""
 _SLACK = 1 + 1e-9
 _LEAST = 1e-38
+_FEW = 64
+"""Tokens that are looked at one by one: a tensor's operations take longer."""
 
 
 @cache
@@ -146,7 +148,10 @@ def race(p: Float[Tensor, " V"], key: int, count: int) -> list[int]:
     """
     native = _core_for(p)
     if native is not None:
-        near = torch.tensor(native.row_race(p.numpy(), key, count), dtype=torch.int64)
+        found: list[int] = native.row_race(p.numpy(), key, count)
+        if len(found) <= _FEW:
+            return _first_of(p, found, key, count)
+        near = torch.tensor(found, dtype=torch.int64)
     else:
         soonest = shortfalls(key, len(p), p.device).div_(p)
         first = _smallest(soonest, count)
@@ -157,6 +162,18 @@ def race(p: Float[Tensor, " V"], key: int, count: int) -> list[int]:
     times = exponentials(key, near).div_(p[near])
     tokens: list[int] = near[times.sort(stable=True).indices[:count]].tolist()
     return tokens
+
+
+def _first_of(p: Float[Tensor, " V"], found: Sequence[int], key: int, count: int) -> list[int]:
+    """Return the first `count` tokens of the race among a few, in order, and of equal times the first."""
+    chances = p.numpy()[found].tolist()
+    waits = exponentials_of(key, found).tolist()
+    times = [
+        (wait / chance, token)
+        for token, wait, chance in zip(found, waits, chances, strict=True)
+        if chance > 0
+    ]
+    return [token for _, token in sorted(times)[:count]]
 
 
 def power_of_two(bits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:

@@ -214,3 +214,15 @@ def test_options_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
     target = ToyTarget(VOCAB)
     with pytest.raises(OptionError, match=next(iter(options))):
         DRAFTERS.load("lm").build(target, toy_model(target), options)
+
+
+def test_a_tree_ends_where_a_level_costs_more_than_it_brings() -> None:
+    """A pass over several nodes once cost what one over a single node did."""
+    model = ToyTarget(VOCAB, seed=5)
+    levels = []
+    for dear in (0.0, 1e6):
+        drafter = ModelTreeDrafter(TreeReader(model, VOCAB), width=3)
+        drafter.price(lambda nodes, dear=dear: dear if nodes > 1 else 0.0)  # type: ignore[misc]
+        [tree] = drafter.propose([ask(drafter, [1, 3], GREEDY, budget=30)])
+        levels.append(max(tree.depths()))
+    assert levels[0] > levels[1] == 1

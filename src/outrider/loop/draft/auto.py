@@ -70,6 +70,11 @@ class AutoDrafter:
         kinds = [DRAFTERS.load(part) for part in parts]
         return cls([kind.build(target, model if kind.takes_model else None, {}) for kind in kinds])
 
+    @property
+    def parts(self) -> Sequence[Drafter]:
+        """Those that it chooses among."""
+        return self._parts
+
     def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> AutoState:
         """Open every part, each with its own of the caches."""
         states, rest = [], list(caches)

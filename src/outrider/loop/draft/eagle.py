@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from outrider.errors import OptionError
 from outrider.heads.passes import ReadyHead
 from outrider.loop.draft.base import Ask
 from outrider.loop.draft.eagle_rows import Followed, HeadReader
+from outrider.loop.draft.level import LevelProbe
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.options import check_range, read_options
@@ -84,19 +86,30 @@ class EagleDrafter(ModelTreeDrafter):
         head = _needed(model)
         return cls(head, width=width, name=name, beside=guesses)
 
+    def probe(self) -> LevelProbe:
+        """Return what times levels of its trees, after states of zeros."""
+
+        def begin(tokens: list[int]) -> Followed:
+            followed = self._rows.begin(tokens)
+            self._rows.take(followed, torch.zeros(len(tokens) - 1, self._rows.state_size))
+            return followed
+
+        return LevelProbe(self, self._rows, begin)
+
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """Return a tree for each ask; the head's caches then hold no guesses any more."""
-        trees = super().propose(asks)
-        for ask in asks:
-            ask.state[0].rewind()
-        return trees
+        try:
+            return super().propose(asks)
+        finally:
+            for ask in asks:
+                ask.state[0].rewind()
 
     def feed(
         self, state: tuple[Followed, Any, Any], start: int, tokens: Sequence[int], hidden: Tensor
     ) -> None:
         """Take the target's states [C, n, D]."""
         followed = state[0]
-        known = followed.read + sum(len(states) for states in followed.waiting)
+        known = followed.read + sum(map(len, followed.waiting))
         assert start == known, "states follow each other without a gap"
         self._rows.take(followed, hidden.transpose(0, 1).flatten(1))
 

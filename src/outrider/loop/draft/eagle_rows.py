@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from outrider.cache.base import Cache, CacheKind
-from outrider.heads.passes import ReadyHead
+from outrider.heads.passes import HeadOutput, ReadyHead
 from outrider.loop.draft.held import Branches, shared
 from outrider.models.base import Batch
 
@@ -20,8 +20,8 @@ READ_ROWS = 64
 
 @dataclass(slots=True)
 class Followed:
-    """One sequence. The head's cache holds a row for each state of the target that it has read, and then
-    those of `trunk`: drafted nodes that all rows of the next pass continue.
+    """One sequence. The head's cache holds a row for each state of the target that it has read. Behind them
+    are the rows of drafted nodes: pending, or, where the head cannot add to those, a trunk that is kept.
     """
 
     cache: Cache
@@ -32,23 +32,25 @@ class Followed:
     waiting: list[Tensor] = field(default_factory=list)
     """States [n, C * D] that were not, in order."""
     trunk: list[int] = field(default_factory=list)
+    """Drafted nodes whose rows are kept: all rows of the next pass continue them."""
+    pending: dict[int, int] = field(default_factory=dict)
+    """Drafted nodes whose rows are pending, each with its row."""
     outputs: dict[int, Tensor] = field(default_factory=dict)
     """What the head gave for nodes of the tree at hand, [H] each; −1: for the text."""
     logits: Tensor | None = None
-    """Its logits [Vd] after the text."""
+    """Its logits [1, Vd] after the text."""
     round: Any = None
     """What the drafter remembers of its last draft."""
 
     @property
     def ready(self) -> bool:
         """True where every token but the last has been run through the target, and its state is known."""
-        return self.read + sum(len(states) for states in self.waiting) == len(self.tokens) - 1 > 0
+        return self.read + sum(map(len, self.waiting)) == len(self.tokens) - 1 > 0
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take over committed tokens; rows of drafts are forgotten: states of the target replace them."""
         self.rewind()
-        self.outputs.clear()
-        self.logits = None
+        self.outputs, self.logits = {}, None
         self.tokens.extend(tokens)
 
     def close(self) -> None:
@@ -57,9 +59,10 @@ class Followed:
         self.cache.truncate(0)
 
     def rewind(self) -> None:
-        """Forget the rows of drafted nodes."""
+        """Forget the rows of drafted nodes, and what the head gave for them."""
         self.cache.truncate(self.read)
-        self.trunk = []
+        self.trunk, self.pending = [], {}
+        self.outputs = {-1: self.outputs[-1]} if -1 in self.outputs else {}
 
 
 class HeadReader:
@@ -69,6 +72,9 @@ class HeadReader:
         self._head, self.target_ids, self.vocab_size = head.passes, head.target_ids, head.vocab_size
         self.context_limit = head.context_limit
         self.caches: tuple[CacheKind, ...] = (CacheKind(head.new_cache, head.context_limit, of_states=True),)
+        self.state_size = head.passes.features or head.hidden_size
+        """C * D: values of the target's states for one row."""
+        self._expand = self._grow if head.passes.can_grow else self._run_again
 
     def begin(self, prompt: Sequence[int], caches: Sequence[Cache] = ()) -> Followed:
         """Take the cache, or start one; it fills as states of the target come."""
@@ -81,7 +87,7 @@ class HeadReader:
         The state of the last token waits in any case: the token after it may not be known.
         """
         followed.waiting.append(states)
-        count = sum(len(waiting) for waiting in followed.waiting)
+        count = sum(map(len, followed.waiting))
         known = len(followed.tokens) - 1 - followed.read
         if min(count, known) >= READ_ROWS:
             everything = torch.cat(followed.waiting)
@@ -93,26 +99,20 @@ class HeadReader:
     def read(self, wants: Sequence[tuple[Followed, Branches, Sequence[int]]]) -> list[Tensor]:
         """See `Reader.read`. Parents of a node that were not read are read first."""
         self._read([followed for followed, _, _ in wants if followed.waiting])
-        logits: list[dict[int, Tensor]] = [{} for _ in wants]
-        left = [
-            {n for c in chosen for n in branches.path(c)} - followed.outputs.keys()
-            for followed, branches, chosen in wants
+        found: list[list[tuple[Sequence[int], Tensor]]] = [
+            [] if followed.logits is None else [([-1], followed.logits)] for followed, _, _ in wants
         ]
-        while any(left):
-            going = [index for index, nodes in enumerate(left) if nodes]
-            firsts = [
-                sorted(n for n in left[i] if wants[i][1].parents[n] in wants[i][0].outputs) for i in going
-            ]
-            found = self._expand([(*wants[i][:2], nodes) for i, nodes in zip(going, firsts, strict=True)])
-            for index, nodes, rows in zip(going, firsts, found, strict=True):
-                logits[index].update(zip(nodes, rows, strict=True))
-                left[index] -= set(nodes)
-        results = []
-        for (followed, _, chosen), own in zip(wants, logits, strict=True):
-            if followed.logits is not None:
-                own[-1] = followed.logits
-            results.append(torch.stack([own[node] for node in chosen]))
-        return results
+        while True:
+            going, level = [], []
+            for index, (followed, branches, chosen) in enumerate(wants):
+                nodes = _next_level(branches, chosen, followed.outputs)
+                if nodes:
+                    going.append(index)
+                    level.append((followed, branches, nodes))
+            if not going:
+                return [_rows_of(chosen, own) for (_, _, chosen), own in zip(wants, found, strict=True)]
+            for index, want, logits in zip(going, level, self._expand(level), strict=True):
+                found[index].append((want[2], logits))
 
     def _read(self, many: Sequence[Followed]) -> None:
         """Run the head over the states that wait."""
@@ -121,23 +121,45 @@ class HeadReader:
         rows = _Rows()
         for followed in many:
             followed.rewind()
-            count = sum(len(states) for states in followed.waiting)
+            count = sum(map(len, followed.waiting))
             after = followed.tokens[followed.read + 1 : followed.read + 1 + count]
-            rows.add(after, followed.read, [-1, *range(count - 1)], [count - 1])
-        states = torch.cat([states for followed in many for states in followed.waiting])
+            rows.add(after, range(followed.read, followed.read + count), range(-1, count - 1), (count - 1,))
+        waiting = [states for followed in many for states in followed.waiting]
+        states = waiting[0] if len(waiting) == 1 else torch.cat(waiting)
         output = self._head.run(rows.batch(), [followed.cache for followed in many], features=states)
         for place, followed in enumerate(many):
-            count = sum(len(states) for states in followed.waiting)
+            count = sum(map(len, followed.waiting))
             followed.cache.keep(range(count))
             followed.read += count
             followed.waiting = []
             followed.outputs = {-1: output.states[place]}
-            followed.logits = output.logits[place]
+            followed.logits = output.logits[place : place + 1]
 
-    def _expand(self, wants: Sequence[tuple[Followed, Branches, Sequence[int]]]) -> list[Tensor]:
+    def _grow(self, wants: Sequence[tuple[Followed, Branches, Sequence[int]]]) -> list[Tensor]:
         """Run the head over nodes whose parents' outputs are known; return their logits [W, Vd].
 
-        The cache keeps a path alone: of the tree it holds what all these nodes continue, and their other
+        The rows of their ancestors are pending and stay so: no row is run twice.
+        """
+        rows = _Rows()
+        inputs: list[Tensor] = []
+        for followed, branches, nodes in wants:
+            above = [branches.parents[node] for node in nodes]
+            parents = [-1 if parent < 0 else -2 - followed.pending[parent] for parent in above]
+            positions = [followed.read + branches.depth(node) - 1 for node in nodes]
+            rows.add([branches.tokens[node] for node in nodes], positions, parents, range(len(nodes)))
+            inputs += [followed.outputs[parent] for parent in above]
+        output = self._head.run(
+            rows.batch(), [followed.cache for followed, _, _ in wants], inputs=torch.stack(inputs), grows=True
+        )
+        for followed, _, nodes in wants:
+            held = len(followed.pending)
+            followed.pending.update(zip(nodes, range(held, held + len(nodes)), strict=True))
+        return _shared_out(wants, output)
+
+    def _run_again(self, wants: Sequence[tuple[Followed, Branches, Sequence[int]]]) -> list[Tensor]:
+        """Do what `_grow` does on caches whose pending rows a pass replaces.
+
+        Such a cache keeps a path alone: of the tree it holds what all these nodes continue, and their other
         ancestors are run again beside them.
         """
         rows = _Rows()
@@ -153,20 +175,50 @@ class HeadReader:
             run = sorted({node for path in paths for node in path} - set(common[:held]))
             place = {node: row for row, node in enumerate(run)}
             parents = [place.get(branches.parents[node], -1) for node in run]
-            depths = [followed.read + len(branches.path(node)) - 1 for node in run]
-            rows.add([branches.tokens[node] for node in run], depths, parents, [place[n] for n in nodes])
+            positions = [followed.read + branches.depth(node) - 1 for node in run]
+            rows.add([branches.tokens[node] for node in run], positions, parents, [place[n] for n in nodes])
             inputs += [followed.outputs[branches.parents[node]] for node in run]
             kept.append([place[node] for node in common[held:]])
         output = self._head.run(
             rows.batch(), [followed.cache for followed, _, _ in wants], inputs=torch.stack(inputs)
         )
-        results, done = [], 0
-        for (followed, _, nodes), keep in zip(wants, kept, strict=True):
+        for (followed, _, _), keep in zip(wants, kept, strict=True):
             followed.cache.keep(keep)
-            followed.outputs.update(zip(nodes, output.states[done : done + len(nodes)], strict=True))
-            results.append(output.logits[done : done + len(nodes)])
-            done += len(nodes)
-        return results
+        return _shared_out(wants, output)
+
+
+def _next_level(branches: Branches, chosen: Sequence[int], known: Container[int]) -> list[int]:
+    """Return those of the chosen nodes and of their ancestors that were not read while their parents were."""
+    nodes = set()
+    for node in chosen:
+        while node not in known:
+            if branches.parents[node] in known:
+                nodes.add(node)
+                break
+            node = branches.parents[node]
+    return sorted(nodes)
+
+
+def _shared_out(
+    wants: Sequence[tuple[Followed, Branches, Sequence[int]]], output: HeadOutput
+) -> list[Tensor]:
+    """Note the outputs of the nodes that were read; return their logits [W, Vd], sequence by sequence."""
+    results, done = [], 0
+    for followed, _, nodes in wants:
+        end = done + len(nodes)
+        followed.outputs.update(zip(nodes, output.states[done:end].unbind(), strict=True))
+        results.append(output.logits[done:end])
+        done = end
+    return results
+
+
+def _rows_of(chosen: Sequence[int], found: Sequence[tuple[Sequence[int], Tensor]]) -> Tensor:
+    """Return the logits [W, Vd] of the chosen nodes, of what was found level by level."""
+    nodes, last = found[-1]
+    if list(chosen) == list(nodes):
+        return last
+    rows = {node: row for nodes, logits in found for node, row in zip(nodes, logits, strict=True)}
+    return torch.stack([rows[node] for node in chosen])
 
 
 class _Rows:
@@ -183,18 +235,16 @@ class _Rows:
     def add(
         self,
         tokens: Sequence[int],
-        positions: int | Sequence[int],
+        positions: Sequence[int],
         parents: Sequence[int],
         wanted: Sequence[int],
     ) -> None:
-        """Add rows of the next sequence; `positions`: of each, or of the first in a chain."""
-        first, count = len(self._tokens), len(tokens)
-        if isinstance(positions, int):
-            positions = range(positions, positions + count)
+        """Add rows of the next sequence; parents and what is wanted are counted from its first row."""
+        first = len(self._tokens)
         self._tokens += tokens
         self._positions += positions
-        self._sequences += [self._count] * count
-        self._parents += [-1 if parent < 0 else first + parent for parent in parents]
+        self._sequences += [self._count] * len(tokens)
+        self._parents += [parent if parent < 0 else first + parent for parent in parents]
         self.wanted += [first + row for row in wanted]
         self._count += 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,9 +11,9 @@ from outrider.loop.draft.base import Ask
 from outrider.loop.draft.guess import BINS, JOINED_WEIGHT, LAST_RANK, Guess, join, record
 from outrider.loop.draft.held import Branches
 from outrider.loop.draft.mixed import MixedGuesses
+from outrider.loop.draft.named import Laws
 from outrider.loop.draft.rates import Rates
 from outrider.loop.draft.worth import best_count
-from outrider.sampling.law import LogitLaws
 from outrider.types import DraftTree
 
 SURE = 0.9
@@ -49,10 +49,11 @@ class Growth:
         *,
         width: int,
         deepest: int,
-        cost: float,
+        cost: Callable[[int], float],
         drawn: bool,
         beside: tuple[MixedGuesses, Any] | None,
     ) -> None:
+        """`cost`: of a pass of the draft model over n nodes, beside one of the target over one row."""
         self.branches = Branches()
         self._ask, self._learned, self._beside = ask, learned, beside
         self._width, self._deepest, self._cost, self._drawn = width, deepest, cost, drawn
@@ -61,7 +62,7 @@ class Growth:
         self._places: dict[int, Any] = {}
         self._own: dict[int, list[Guess]] = {}
         self._found: dict[int, list[Guess]] = {}
-        self._passes = 0
+        self._asked, self._spent = 1, 0.0
 
     def choose(self) -> list[int]:
         """Return the nodes whose law the next pass of the draft model should tell; none when it is enough.
@@ -70,22 +71,39 @@ class Growth:
         """
         self._trust()
         if -1 not in self._found:
+            self._asked = 1
             return [-1] if self._deepest >= 0 else []
         taken = self._ranked()[: self._ask.budget]
         chosen = [n for n in taken if n not in self._found and self._depth[n] <= self._deepest][: self._width]
         if not chosen or not self._worth(taken, chosen):
             return []
+        self._asked = len(chosen)
         return sorted(chosen)
 
-    def expand(self, node: int, laws: LogitLaws, row: int) -> None:
+    def expand(self, node: int, laws: Laws, row: int) -> None:
         """Add children of a node, given the draft model's law after it."""
         own = [] if laws.is_dead_end(row) else self._guesses(node, laws, row)
         self._own[node] = own
-        self._add(node, join([own, self._others(node)], self._learned.joined) if self._beside else own)
+        self.found(node, join([own, self._others(node)], self._learned.joined) if self._beside else own)
+
+    def found(self, node: int, guesses: Sequence[Guess]) -> None:
+        """Add a child for each guess at a node, unless it is too unlikely."""
+        self._found[node] = list(guesses)
+        if not self._ask.branch:
+            guesses = [max(guesses, key=lambda guess: guess.chance)] if guesses else []
+        before = 1.0 if node < 0 else self._survival[node]
+        depth = 1 if node < 0 else self._depth[node] + 1
+        for guess in guesses:
+            survival = before * guess.chance
+            if survival >= FLOOR:
+                self.branches.tokens.append(guess.token)
+                self.branches.parents.append(node)
+                self._survival.append(survival)
+                self._depth.append(depth)
 
     def passed(self) -> None:
-        """Note that a pass of the draft model was made."""
-        self._passes += 1
+        """Note that a pass of the draft model was made over the nodes that were chosen."""
+        self._spent += self._cost(self._asked)
 
     def tree(self) -> DraftTree:
         """Return the likeliest nodes, as many as are worth their time."""
@@ -126,7 +144,7 @@ class Growth:
             node = reached.pop()
             others = self._others(node) if node not in self._found else []
             if any(o.chance >= SURE for o in others) and len(self.branches.tokens) < 2 * self._ask.budget:
-                self._add(node, others)
+                self.found(node, others)
             if node in self._found:
                 taken = set(self._ranked()[: self._ask.budget])
                 reached += [n for n, p in enumerate(self.branches.parents) if p == node and n in taken]
@@ -144,13 +162,13 @@ class Growth:
         lost = self._survival[taken[-1]] if spare < len(chosen) else 0.0
         following = [self._survival[n] ** (1 + 1 / self._depth[n]) for n in chosen]
         gain = sum(max(0.0, chance - lost) for chance in following)
-        more, time = self._cost, 1 + self._passes * self._cost
+        more, time = self._cost(len(chosen)), 1 + self._spent
         if costs:
             most = min(nodes + len(chosen), len(costs) - 1)
             more, time = more + costs[most] - costs[nodes], time + costs[nodes] - 1
         return more == 0 or bool(gain * time > so_far * more)
 
-    def _guesses(self, node: int, laws: LogitLaws, row: int) -> list[Guess]:
+    def _guesses(self, node: int, laws: Laws, row: int) -> list[Guess]:
         ask, rates, found = self._ask, self._learned.own, []
         if self._drawn and not ask.params.greedy:
             depth = 0 if node < 0 else self._depth[node]
@@ -187,17 +205,3 @@ class Growth:
                 before = self._place(guesses, state, self.branches.parents[node])
                 self._places[node] = guesses.follow(state, before, self.branches.tokens[node])
         return self._places[node]
-
-    def _add(self, node: int, guesses: Sequence[Guess]) -> None:
-        self._found[node] = list(guesses)
-        if not self._ask.branch:
-            guesses = [max(guesses, key=lambda guess: guess.chance)] if guesses else []
-        before = 1.0 if node < 0 else self._survival[node]
-        depth = 1 if node < 0 else self._depth[node] + 1
-        for guess in guesses:
-            survival = before * guess.chance
-            if survival >= FLOOR:
-                self.branches.tokens.append(guess.token)
-                self.branches.parents.append(node)
-                self._survival.append(survival)
-                self._depth.append(depth)

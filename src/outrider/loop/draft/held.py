@@ -42,6 +42,12 @@ class Held:
         self.tokens.extend(tokens)
         self.trunk = []
 
+    def rewind(self) -> None:
+        """Forget the rows of drafted nodes."""
+        self.cache.keep(())
+        self.cache.truncate(min(self.cache.length, len(self.tokens)))
+        self.trunk = []
+
     def close(self) -> None:
         """Free the cache, whatever an interrupted pass has left in it."""
         self.cache.keep(())
@@ -69,6 +75,14 @@ class Branches:
             node = self.parents[node]
         return nodes[::-1]
 
+    def depth(self, node: int) -> int:
+        """Return how many nodes the path to `node` has."""
+        count = 0
+        while node >= 0:
+            count += 1
+            node = self.parents[node]
+        return count
+
     def text(self, node: int) -> tuple[int, ...]:
         """Return the tokens on the path to `node`, its own included."""
         return tuple(self.tokens[step] for step in self.path(node))
@@ -87,6 +101,10 @@ class Read(Protocol):
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take over committed tokens."""
+        ...
+
+    def rewind(self) -> None:
+        """Forget what was read of drafted nodes."""
         ...
 
     def close(self) -> None:

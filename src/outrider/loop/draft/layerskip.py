@@ -13,9 +13,11 @@ from outrider.config import cache_directory
 from outrider.errors import CapabilityError, OptionError
 from outrider.loop.draft.agreement import Agreement, prompts_for
 from outrider.loop.draft.base import Ask, Rows
+from outrider.loop.draft.level import LevelProbe, Share
 from outrider.loop.draft.lm import model_drafter
 from outrider.loop.draft.options import read_options
 from outrider.loop.draft.partial import Loan, PartialModel, layered
+from outrider.loop.draft.partial_probe import partial_probe
 from outrider.loop.draft.rates import Rates
 from outrider.loop.draft.remembered import ByTenant
 from outrider.loop.draft.skip_options import LayerSkipOptions, checked, parse_layers
@@ -76,7 +78,7 @@ class LayerSkipDrafter:
         tree: str = "",
     ) -> None:
         """`sets`: what may be left out; the one of the highest gain is, unless they `adapt` to requests."""
-        self.sets, self._adapt = tuple(sets), adapt
+        self.sets, self._adapt, self._target = tuple(sets), adapt, target
         self._drafters = [
             model_drafter(PartialModel(target, each.layers), target, width=width, tree=tree) for each in sets
         ]
@@ -104,6 +106,20 @@ class LayerSkipDrafter:
         """Return options of a model for another one, of so many layers and without texts to search on."""
         others = {name: value for name, value in options.items() if name not in ("search_passes", "adapt")}
         return others if options.get("skip") == "none" else {**others, "skip": str(layers // 2)}
+
+    def probe(self) -> LevelProbe:
+        """Return what times passes without the layers of the best set."""
+        skipped = self.sets[self._choose(Rates())].layers
+        return partial_probe(self._target, skipped)
+
+    def price(self, share: Share) -> None:
+        """Take what steps without the layers of the best set cost; others cost more or less by bytes."""
+        by_bytes, self.cost = self.cost, share(1)
+        for each, drafter in zip(self.sets, self._drafters, strict=True):
+            ratio = each.cost / by_bytes
+            drafter.price(lambda nodes, ratio=ratio: ratio * share(nodes))  # type: ignore[misc]
+        scale = self.cost / by_bytes
+        self.sets = tuple(replace(each, cost=scale * each.cost) for each in self.sets)
 
     def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> SkipState:
         """Choose the set of layers that this sequence drafts without."""

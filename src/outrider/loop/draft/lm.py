@@ -16,6 +16,7 @@ from outrider.errors import OptionError
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.loop.draft.guess import BINS
 from outrider.loop.draft.held import TreeReader
+from outrider.loop.draft.level import LevelProbe, Share
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.options import check_range, read_options
@@ -122,6 +123,14 @@ class ModelDrafter:
         reader = TreeReader(model.target, target.vocab_size)
         cost = relative_cost(model.target, target)
         return ModelTreeDrafter(reader, cost, width=width, name=name, beside=guesses)
+
+    def probe(self) -> LevelProbe:
+        """Return what times its steps, by those of a tree, of which a chain is one."""
+        return ModelTreeDrafter(TreeReader(self._model, self._vocabulary)).probe()
+
+    def price(self, share: Share) -> None:
+        """Take what a step costs beside a pass of the target over one row, as it was measured."""
+        self.cost = share(1)
 
     def open(self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()) -> DraftState:
         """Take the cache, or start one; what it lacks of the prompt is read with the first draft."""

@@ -12,8 +12,9 @@ from outrider.heads.vocab import expand
 from outrider.loop.draft.base import Ask, Rows
 from outrider.loop.draft.growth import Growth, Learned
 from outrider.loop.draft.held import Branches, Read, Reader
+from outrider.loop.draft.level import LevelProbe, Share
 from outrider.loop.draft.mixed import MixedGuesses
-from outrider.loop.draft.named import NamedLaws
+from outrider.loop.draft.named import Laws, NamedLaws
 from outrider.loop.draft.shape import Shape, comb, height, within
 from outrider.sampling.law import LogitLaws
 from outrider.sampling.threads import one_thread
@@ -50,7 +51,7 @@ class ModelTreeDrafter:
         self.name, self.has_law, self.cost = name, beside is None, cost
         self.observes = beside is not None and beside.observes
         self._reader = reader
-        self._names: list[int] = [] if reader.target_ids is None else reader.target_ids.tolist()
+        self._share: Share = lambda nodes: cost
         self.caches: tuple[CacheKind, ...] = reader.caches
         self._width, self._shape, self._levels, self._beside = width, shape, levels, beside
 
@@ -69,23 +70,43 @@ class ModelTreeDrafter:
             going = [index for index, nodes in enumerate(chosen) if nodes]
             if not going:
                 return [draft.tree() for draft in drafts]
-            wants = [(asks[i].state[0], drafts[i].branches, chosen[i]) for i in going]
-            for index, logits in zip(going, self._reader.read(wants), strict=True):
-                ask, draft, nodes = asks[index], drafts[index], chosen[index]
-                paths = [draft.branches.text(node) for node in nodes]
-                laws = self._laws(ask, logits, paths)
-                draft.passed()
-                with one_thread():
-                    for row, node in enumerate(nodes):
-                        draft.expand(node, laws, row)
+            self.grow([asks[i] for i in going], [drafts[i] for i in going], [chosen[i] for i in going])
 
-    def _laws(self, ask: Ask, logits: Tensor, paths: Sequence[Sequence[int]]) -> LogitLaws:
-        """Return the laws of rows; over the tokens that have logits where only the likeliest count."""
-        path = paths.__getitem__
-        if self._names and ask.params.greedy and ask.processing is None:
-            return NamedLaws(logits, ask.params, path, self._names)
-        if self._reader.target_ids is not None:
-            logits = expand(logits, self._reader.target_ids, self._reader.vocab_size)
+    def grow(
+        self,
+        asks: Sequence[Ask],
+        drafts: Sequence[Growth | Drawing],
+        chosen: Sequence[Sequence[int]],
+    ) -> None:
+        """Run the model over the chosen nodes of each draft and add their children."""
+        wants = [
+            (ask.state[0], draft.branches, nodes)
+            for ask, draft, nodes in zip(asks, drafts, chosen, strict=True)
+        ]
+        rows = self._reader.read(wants)
+        for ask, draft, nodes, logits in zip(asks, drafts, chosen, rows, strict=True):
+            laws = self._laws(ask, logits, [draft.branches.text(node) for node in nodes])
+            draft.passed()
+            with one_thread():
+                for row, node in enumerate(nodes):
+                    draft.expand(node, laws, row)
+
+    def probe(self) -> LevelProbe:
+        """Return what times levels of its trees."""
+        return LevelProbe(self, self._reader, self._reader.begin)
+
+    def price(self, share: Share) -> None:
+        """Take what a level of n nodes costs beside a pass of the target over one row, as it was measured."""
+        self.cost, self._share = share(1), share
+
+    def _laws(self, ask: Ask, logits: Tensor, paths: Sequence[Sequence[int]]) -> Laws:
+        """Return the laws of rows; over the tokens that have logits where no option acts on others."""
+        path, names = paths.__getitem__, self._reader.target_ids
+        if names is not None:
+            if ask.processing is None:
+                laws = LogitLaws(logits, ask.params, None, path)
+                return NamedLaws(laws, names, self._reader.vocab_size)
+            logits = expand(logits, names, self._reader.vocab_size)
         return LogitLaws(logits, ask.params, ask.processing, path)
 
     def observe(self, state: tuple[Read, Learned, Any], tree: DraftTree, rows: Rows) -> None:
@@ -129,7 +150,7 @@ class ModelTreeDrafter:
             learned,
             width=self._width,
             deepest=deepest,
-            cost=self.cost,
+            cost=self._share,
             drawn=free,
             beside=None if self._beside is None else (self._beside, state),
         )
@@ -158,7 +179,7 @@ class Drawing:
         """Begin a new level."""
         self._level = []
 
-    def expand(self, node: int, laws: LogitLaws, row: int) -> None:
+    def expand(self, node: int, laws: Laws, row: int) -> None:
         """Draw the children of a node, as many as the shape says."""
         slots = [slot for slot, parent in enumerate(self._shape) if parent == self._slots[node]]
         if laws.is_dead_end(row):
@@ -176,7 +197,7 @@ class Drawing:
         laws = tuple(self._laws) if any(law is not None for law in self._laws) else None
         return DraftTree(tuple(self.branches.tokens), tuple(self.branches.parents), laws)
 
-    def _children(self, node: int, laws: LogitLaws, row: int, count: int) -> list[tuple[int, Law | None]]:
+    def _children(self, node: int, laws: Laws, row: int, count: int) -> list[tuple[int, Law | None]]:
         ask, depth = self._ask, len(self.branches.path(node))
         if ask.params.greedy:
             return [(token, None) for token, _ in laws.best(row, count)]

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from outrider.cache.base import Cache, CacheKind
-from outrider.errors import OptionError
+from outrider.errors import CapabilityError, OptionError
 from outrider.heads.medusa import MedusaHeads
 from outrider.loop.draft.held import Branches
+from outrider.loop.draft.level import LevelProbe, Share
 from outrider.loop.draft.lm_tree import ModelTreeDrafter
 from outrider.loop.draft.mixed import MixedGuesses
 from outrider.loop.draft.options import check_range, read_options
@@ -58,6 +59,10 @@ class Foreseen:
     def commit(self, tokens: Sequence[int]) -> None:
         """Take over committed tokens."""
         self.tokens += tokens
+
+    def rewind(self) -> None:
+        """Forget what the heads gave: they ran for one draft."""
+        self.logits = None
 
     def close(self) -> None:
         """Free nothing: no cache is kept."""
@@ -117,6 +122,7 @@ class MedusaDrafter(ModelTreeDrafter):
         reader = MedusaReader(heads, target.context_limit)
         super().__init__(reader, width=width, shape=shape, levels=reader.levels, name=name, beside=beside)
         self.features = (NORMED,)
+        self._hidden_size = heads.config.hidden_size
 
     @classmethod
     def build(cls, target: Target, model: MedusaHeads | None, options: dict[str, Any]) -> MedusaDrafter:
@@ -131,6 +137,19 @@ class MedusaDrafter(ModelTreeDrafter):
     ) -> MedusaDrafter:
         """Make a drafter whose trees hold the guesses of others, too."""
         return cls(_needed(model), target, width=width, name=name, beside=guesses)
+
+    def probe(self) -> LevelProbe:
+        """Return what times a pass of all heads, of which a draft makes one; CapabilityError for one head."""
+        if self._levels < 2:
+            raise CapabilityError("a single Medusa head makes one level at once; there are no steps to time")
+
+        def begin(tokens: list[int]) -> Foreseen:
+            return Foreseen(tokens, torch.zeros(self._hidden_size), len(tokens) - 1)
+
+        return LevelProbe(self, self._reader, begin)
+
+    def price(self, share: Share) -> None:
+        """Leave levels free: the heads run once for all of them."""
 
     def feed(
         self, state: tuple[Foreseen, Any, Any], start: int, tokens: Sequence[int], hidden: Tensor
