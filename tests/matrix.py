@@ -24,6 +24,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "layerskip, width 3": ("layerskip", {"skip": "0-1", "width": 3}),
     "layerskip, tree 3,2,1": ("layerskip", {"skip": "1", "tree": "3,2,1"}),
     "eagle, tree 3,2,1": ("eagle", {"tree": "3,2,1"}),
+    "eagle, its likeliest": ("eagle", {"sample": False}),
     "medusa, tree 3,2,1": ("medusa", {"tree": "3,2,1"}),
 }
 NEEDED: dict[str, dict[str, Any]] = {"layerskip": {"skip": "1"}}

@@ -132,7 +132,7 @@ def _tell(job: Job, runs: list[ShortRun], context: int, run: own.RunOptions) -> 
 def _costs(job: Job, runs: list[ShortRun], context: int, run: own.RunOptions) -> dict[str, Costs]:
     """Return by size what passes cost: the trained head's own, as it drafts."""
     from outrider.draft_heads import ready_head
-    from outrider.llm import measured_latency
+    from outrider.pricing import measured_latency
     from outrider.planner.forecast import Costs
 
     target = measured_latency(job.llm.model).get()

@@ -36,7 +36,12 @@ class EagleOptions:
     tree: str = ""
     """A fixed shape: children of a node level by level (4,2,1), or the parent of every node (-1,-1,0)."""
 
+    sample: bool = True
+    """Draft by the head's own law where the text is sampled; False: its likeliest tokens, always."""
+
     def __post_init__(self) -> None:
+        if self.tree and not self.sample:
+            raise OptionError("eagle options 'tree' and 'sample' exclude each other; leave one out")
         check_range("eagle", "width", self.width, 1, 64)
         check_range("eagle", "depth", self.depth, 1, 64)
         if self.tree:
@@ -63,9 +68,19 @@ class EagleDrafter(ModelTreeDrafter):
         shape: Shape = (),
         name: str = "eagle",
         beside: MixedGuesses | None = None,
+        samples: bool = True,
     ) -> None:
         reader = HeadReader(head)
-        super().__init__(reader, head.cost, width=width, shape=shape, levels=depth, name=name, beside=beside)
+        super().__init__(
+            reader,
+            head.cost,
+            width=width,
+            shape=shape,
+            levels=depth,
+            name=name,
+            beside=beside,
+            samples=samples,
+        )
         self.features = head.features
         self._rows = reader
 
@@ -76,7 +91,7 @@ class EagleDrafter(ModelTreeDrafter):
         head = _needed(model)
         shape = parse_shape(read.tree) if read.tree else ()
         depth = height(shape) if shape else read.depth
-        return cls(head, width=read.width, depth=depth, shape=shape)
+        return cls(head, width=read.width, depth=depth, shape=shape, samples=read.sample)
 
     @classmethod
     def beside(

@@ -46,14 +46,16 @@ class ModelTreeDrafter:
         levels: int = 64,
         name: str = "lm",
         beside: MixedGuesses | None = None,
+        samples: bool = True,
     ) -> None:
         """`reader` runs the model. `levels`: most nodes on a path; `cost`: of a pass, as for `lm`."""
-        self.name, self.has_law, self.cost = name, beside is None, cost
+        self.name, self.has_law, self.cost = name, beside is None and samples, cost
         self.observes = beside is not None and beside.observes
         self._reader = reader
         self._share: Share = lambda nodes: cost
         self.caches: tuple[CacheKind, ...] = reader.caches
         self._width, self._shape, self._levels, self._beside = width, shape, levels, beside
+        self._samples = samples
 
     def open(
         self, prompt: Sequence[int], tenant: str = "", caches: Sequence[Cache] = ()
@@ -139,7 +141,7 @@ class ModelTreeDrafter:
         if not held.ready:
             deepest = -1
         free = ask.siblings is Siblings.ANY and not ask.wants_laws
-        if self._beside is None and (self._shape or not free):
+        if self.has_law and (self._shape or not free):
             shape = self._shape or comb(self._width, ask.budget)
             if not ask.branch:
                 shape = comb(1, height(shape))
@@ -151,7 +153,7 @@ class ModelTreeDrafter:
             width=self._width,
             deepest=deepest,
             cost=self._share,
-            drawn=free,
+            drawn=free and self._samples,
             beside=None if self._beside is None else (self._beside, state),
         )
         grown: Growth = held.round
