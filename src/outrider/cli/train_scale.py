@@ -132,8 +132,8 @@ def _tell(job: Job, runs: list[ShortRun], context: int, run: own.RunOptions) -> 
 def _costs(job: Job, runs: list[ShortRun], context: int, run: own.RunOptions) -> dict[str, Costs]:
     """Return by size what passes cost: the trained head's own, as it drafts."""
     from outrider.draft_heads import ready_head
-    from outrider.pricing import measured_latency
     from outrider.planner.forecast import Costs
+    from outrider.pricing import measured_latency
 
     target = measured_latency(job.llm.model).get()
     found = {}
