@@ -12,7 +12,7 @@ import pytest
 
 from conftest import VOCAB, RandomTrees, plain_tokens, toy_model
 from outrider.engine.engine import Engine
-from outrider.engine.handle import MOST_CHUNKS
+from outrider.engine.handle import MOST_CHUNKS, Readers
 from outrider.engine.scheduler import Limits
 from outrider.engine.service import Service
 from outrider.errors import OptionError, OverloadedError, PromptError, UsageError
@@ -186,3 +186,41 @@ def test_a_full_queue_is_told_to_whoever_submits() -> None:
         next(running)
         with pytest.raises(OverloadedError):
             service.submit(PROMPT, ENDLESS)
+
+
+def test_readers_give_what_many_requests_have_ready_at_once_and_nothing_twice(service: Service) -> None:
+    async def read() -> dict[int, list[int]]:
+        readers = Readers([service.submit(PROMPT, sampled(seed)) for seed in range(5)])
+        found: dict[int, list[int]] = {}
+        while ready := await readers.next():
+            for index, chunk in ready:
+                found.setdefault(index, []).extend(chunk.token_ids)
+        return found
+
+    found = asyncio.run(read())
+    for seed in range(5):
+        assert found[seed] == plain_tokens(TARGET, PROMPT, sampled(seed), 20)
+
+
+def test_readers_raise_what_ended_a_request_after_its_last_chunk(service: Service) -> None:
+    def broken(tokens: Any, logits: Any) -> Any:
+        raise ZeroDivisionError("mine")
+
+    async def read() -> None:
+        readers = Readers([service.submit(PROMPT, SamplingParams(logits_processors=(broken,)))])
+        while await readers.next():
+            pass
+
+    with pytest.raises(OptionError, match="ZeroDivisionError"):
+        asyncio.run(read())
+
+
+def test_who_waits_for_the_result_alone_is_not_paused_and_woken_once(service: Service) -> None:
+    """A reader that passes over chunks need not take them: the request is never paused for it."""
+    handle = service.submit(PROMPT, ENDLESS)
+    until(lambda: handle.request.paused)  # nobody reads yet
+    params = SamplingParams(temperature=1.0, seed=1, ignore_eos=True, max_tokens=4 * MOST_CHUNKS)
+    other = service.submit(PROMPT, params)
+    until(lambda: other.request.paused)
+    assert other.result().completion_tokens == 4 * MOST_CHUNKS
+    assert asyncio.run(service.submit(PROMPT, params).wait()).token_ids == other.result().token_ids

@@ -15,6 +15,7 @@ from outrider.engine.request import Request
 from outrider.engine.result import Chunk
 from outrider.engine.running import Running
 from outrider.engine.scheduler import Limits, Queue, share_rows, urgency
+from outrider.engine.tally import Tally, Use
 from outrider.errors import OverloadedError
 from outrider.loop.accept.table import RuleChoice
 from outrider.loop.draft.base import Drafter
@@ -78,6 +79,18 @@ class Engine:
         self._waiting = Queue()
         self._running = Running(self._target, self._drafter, self._limits, prefixes)
         self._numbers = itertools.count()
+        self.tally = Tally()
+
+    @property
+    def use(self) -> Use:
+        """What is in use now, as far as it is known between two steps; any thread may ask."""
+        return Use(
+            running=len(self._running.requests),
+            waiting=len(self._waiting),
+            cache_bytes=self.tally.cache_bytes,
+            cache_limit=self._limits.cache_bytes,
+            budget=self._budget,
+        )
 
     @property
     def busy(self) -> bool:
@@ -132,7 +145,7 @@ class Engine:
             number=next(self._numbers),
             drafter_name=self._drafter_name,
             has_law=self._drafter.has_law,
-            budget=self._budget,
+            most_nodes=self._budget,
             draft_caches=self._drafter.caches,
             **options,
         )
@@ -156,7 +169,10 @@ class Engine:
             return events
         for request in chosen:
             request.begin()
-        step(self._target, self._drafter, [request.sequence for request in chosen], self._planner)
+        sequences = [request.sequence for request in chosen]
+        committed = step(self._target, self._drafter, sequences, self._planner)
+        emitting = zip(sequences, committed, strict=True)
+        self.tally.note([each.steps[-1] for each, new in emitting if new.tokens], len(sequences))
         self._planner.note_asks(*self._drafter.take_asks())
         target_seconds, draft_seconds = self._target.take(), self._drafter.take()
         for request in chosen:
@@ -169,6 +185,7 @@ class Engine:
                 self._running.release(request)
             elif sequence.prompt_rows > 1:  # it has read a part of its text
                 self._running.store_prompt(request)
+        self.tally.note_bytes(self._running.nbytes)
         return events
 
     def abort(self, request: Request, reason: str = "abort") -> Event | None:
@@ -179,6 +196,7 @@ class Engine:
             chunk = request.chunk()
         self._waiting.remove(request)
         self._running.release(request)
+        self.tally.note_bytes(self._running.nbytes)
         return Event(request, chunk) if chunk is not None else None
 
     def _expire(self) -> list[Event]:

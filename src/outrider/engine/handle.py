@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from outrider.engine.request import Request
 from outrider.engine.result import Chunk, Result
+
+Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
+"""A task that waits, by its event and the loop that it belongs to."""
 
 MOST_CHUNKS = 64
 """Chunks that may wait for their reader before its request is paused."""
@@ -25,22 +29,54 @@ class Channel:
         self._ready, self._work = ready, work
         self._chunks: deque[Chunk] = deque()
         self._error: Exception | None = None
+        self._skips = False
         self.ended = False
-        self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._waiter: Waiter | None = None
 
-    def put(self, chunk: Chunk) -> None:
-        """Hand over a chunk, with its result the last one; the lock is held."""
-        self._chunks.append(chunk)
+    def put(self, chunk: Chunk) -> Waiter | None:
+        """Hand over a chunk, with its result the last one; the lock is held.
+
+        Returns whom to `wake` once it is no longer: whoever is woken wants the lock.
+        """
         self.ended, self._error = self.request.result is not None, self.request.error
+        if self._skips and not self.ended:
+            return None
+        self._chunks.append(chunk)
         self.request.paused = not self.ended and len(self._chunks) >= MOST_CHUNKS
-        self._wake()
+        return self._notify()
 
-    def fail(self, chunk: Chunk | None, error: Exception | None) -> None:
-        """End with an error, or without one; the lock is held."""
+    def fail(self, chunk: Chunk | None, error: Exception | None) -> Waiter | None:
+        """End with an error, or without one; the lock is held, and what is returned is as from `put`."""
         if chunk is not None:
             self._chunks.append(chunk)
         self.ended, self._error = True, error
-        self._wake()
+        return self._notify()
+
+    def skip(self) -> None:
+        """Pass over all chunks but the last from now on: the reader is woken once, at the end."""
+        with self._ready:
+            self._skips = True
+            if not self.ended:
+                self._chunks.clear()
+                self._resume()
+
+    def take_all(self) -> list[Chunk]:
+        """Return what is ready, without waiting; raises what ended the request, after its last chunk."""
+        taken: list[Chunk] = []
+        with self._ready:
+            while self._chunks and (chunk := self._take()) is not None:
+                taken.append(chunk)
+            if not taken:
+                self._take()  # raises
+        return taken
+
+    def wake(self, loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+        """Set an event of a loop once there is something to take, at once where there is."""
+        with self._ready:
+            if self._chunks or self.ended:
+                event.set()
+            else:
+                self._waiter = loop, event
 
     def next(self) -> Chunk | None:
         """Wait for a chunk and return it; None at the end. Raises what ended the request."""
@@ -65,17 +101,34 @@ class Channel:
                 raise self._error
             return None
         chunk = self._chunks.popleft()
+        self._resume()
+        return chunk
+
+    def _resume(self) -> None:
         if self.request.paused and len(self._chunks) <= MOST_CHUNKS // 2:
             self.request.paused = False
             self._work.notify()
-        return chunk
 
-    def _wake(self) -> None:
+    def _notify(self) -> Waiter | None:
         self._ready.notify()
-        if self._waiter is not None:
-            (loop, event), self._waiter = self._waiter, None
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(event.set)
+        waiter, self._waiter = self._waiter, None
+        return waiter
+
+
+def wake(waiters: Iterable[Waiter | None]) -> None:
+    """Wake tasks of event loops, those of one loop together."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Event]] = {}
+    for waiter in waiters:
+        if waiter is not None:
+            by_loop.setdefault(waiter[0], []).append(waiter[1])
+    for loop, events in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+            loop.call_soon_threadsafe(_set_all, events)
+
+
+def _set_all(events: Iterable[asyncio.Event]) -> None:
+    for event in events:
+        event.set()
 
 
 class Handle(Iterator[Chunk], AsyncIterator[Chunk]):
@@ -113,6 +166,7 @@ class Handle(Iterator[Chunk], AsyncIterator[Chunk]):
 
     def result(self) -> Result:
         """Wait for the end, passing over chunks, and return the result; raises what ended the request."""
+        self._channel.skip()
         for _ in self:
             pass
         assert self.request.result is not None
@@ -120,10 +174,24 @@ class Handle(Iterator[Chunk], AsyncIterator[Chunk]):
 
     async def wait(self) -> Result:
         """Do as `result` does, in an event loop."""
+        self._channel.skip()
         async for _ in self:
             pass
         assert self.request.result is not None
         return self.request.result
+
+    @property
+    def ended(self) -> bool:
+        """True when there is nothing more to come; something may still wait to be taken."""
+        return self._channel.ended
+
+    def take_all(self) -> list[Chunk]:
+        """Return what is ready, without waiting; raises what ended the request, after its last chunk."""
+        return self._channel.take_all()
+
+    def wake(self, loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+        """Set an event of this loop once there is something to take, at once where there is."""
+        self._channel.wake(loop, event)
 
     def cancel(self) -> None:
         """End the request, "abort", if it has not ended; what it held is free after the step that runs."""
@@ -143,3 +211,26 @@ class Handle(Iterator[Chunk], AsyncIterator[Chunk]):
 
     def __del__(self) -> None:
         self.cancel()
+
+
+class Readers:
+    """Reads several requests side by side in an event loop: what all of them have ready comes at once."""
+
+    def __init__(self, handles: Sequence[Handle]) -> None:
+        self._handles = handles
+
+    async def next(self) -> list[tuple[int, Chunk]]:
+        """Wait for chunks and return all that are ready, each with the index of its handle; [] at the end.
+
+        Raises what ended a request, after its last chunk.
+        """
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+        while True:
+            ready = [(i, chunk) for i, handle in enumerate(self._handles) for chunk in handle.take_all()]
+            waiting = [handle for handle in self._handles if not handle.ended]
+            if ready or not waiting:
+                return ready
+            for handle in waiting:
+                handle.wake(loop, event)
+            await event.wait()
+            event.clear()

@@ -43,6 +43,10 @@ class RequestOptions(TypedDict, total=False):
     """Seconds after which it ends with what it has."""
     tenant: str
     """On whose behalf it runs: what drafters learn from texts is never used for another tenant's."""
+    rule: RuleChoice | None
+    """Its own rule or guarantee, in place of the engine's."""
+    budget: int | None
+    """Most draft nodes of one pass, up to the engine's own; 0 is plain decoding."""
 
 
 def request_of(
@@ -55,7 +59,7 @@ def request_of(
     number: int,
     drafter_name: str,
     has_law: bool,
-    budget: int,
+    most_nodes: int,
     draft_caches: Many[CacheKind] = (),
     sample: int | None = None,
     constraint: Constraint | None = None,
@@ -63,6 +67,8 @@ def request_of(
     priority: int = 0,
     timeout: float | None = None,
     tenant: str = "",
+    rule: RuleChoice | None = None,
+    budget: int | None = None,
 ) -> Request:
     """Return a request that has passed every check; what is wrong raises as `Engine.submit` says."""
     if sample is None and params.samples > 1:
@@ -75,13 +81,16 @@ def request_of(
         raise checks.refusal("priority", priority, "a whole number, higher ones go first")
     if not isinstance(tenant, str):
         raise checks.refusal("tenant", tenant, "a text")
+    if budget is not None:
+        allowed = f"a whole number from 0 (drafts nothing) to {most_nodes}, the engine's own"
+        checks.whole("budget", budget, allowed, 0, most_nodes)
     deadline = None
     if timeout is not None:
         checks.number("timeout", timeout, "seconds, a number above 0", lambda seconds: seconds > 0)
         deadline = time.monotonic() + timeout
     target, tokenizer = model.target, model.tokenizer
     check_prompt(prompt, target.vocab_size, target.context_limit)
-    rule = resolve_rule(choice, params, has_law=has_law, branches=target.can_branch)
+    resolved = resolve_rule(rule or choice, params, has_law=has_law, branches=target.can_branch)
     room = target.context_limit - len(prompt)
     check_options(params, target.vocab_size, room)
     banned = banned_sequences(params, tokenizer)
@@ -97,8 +106,8 @@ def request_of(
             f"{model.name} keeps a state that cannot be rewound, so it cannot verify drafts"
         )
     if limits.cache_bytes is not None:
-        most = cache.bytes_with(last_length + budget)
-        drafts = sum(kind.bytes_for(last_length, budget) for kind in draft_caches)
+        most = cache.bytes_with(last_length + most_nodes)
+        drafts = sum(kind.bytes_for(last_length, most_nodes) for kind in draft_caches)
         if most + drafts > limits.cache_bytes:
             own = f"{most + drafts} bytes" + (f" ({drafts} of them the drafter's)" if drafts else "")
             raise PromptError(
@@ -123,7 +132,7 @@ def request_of(
         params=params,
         seed=seed,
         draws=KeyedSource(seed, sample or 0) if draws is None else draws,
-        rule=rule,
+        rule=resolved,
         cache=cache,
         draft_state=None,
         stops=Stops(ends, params.stop, tokenizer.decode, params.min_tokens, is_over),
@@ -132,6 +141,7 @@ def request_of(
         tenant=tenant,
         record=record_of(params),
         prompt_rows=0,
+        budget=budget,
         processing=processing,
     )
     return Request(
@@ -139,7 +149,7 @@ def request_of(
         sequence,
         TextStream(tokenizer.decode),
         StopGuard(params.stop),
-        drafter_name,
+        "none" if budget == 0 else drafter_name,
         priority=priority,
         deadline=deadline,
         most_rows=limits.read_rows if params.prompt_logprobs is None else LOGPROB_ROWS,

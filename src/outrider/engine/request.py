@@ -163,7 +163,7 @@ class Request:
             ),
             speculation=_speculation(steps, self.drafter, sequence.rule.name, sequence.rule.guarantee),
             logprobs=self._logprobs(0, len(tokens)),
-            prompt_logprobs=self._prompt_logprobs(),
+            prompt_logprobs=self.prompt_logprobs,
             sample=sequence.request,
             mean_logprob=self._mean_logprob(len(tokens)),
         )
@@ -174,7 +174,9 @@ class Request:
             return None
         return tuple(self.sequence.record.emitted[start:end])
 
-    def _prompt_logprobs(self) -> tuple[TokenLogprobs | None, ...] | None:
+    @property
+    def prompt_logprobs(self) -> tuple[TokenLogprobs | None, ...] | None:
+        """Those of the prompt's tokens that were read so far, None where they were not asked for."""
         if self.sequence.params.prompt_logprobs is None or self.sequence.record is None:
             return None
         return tuple(self.sequence.record.prompt)

@@ -35,6 +35,11 @@ class Running:
         """How many more requests may run, going by their number."""
         return self._limits.running - len(self.requests)
 
+    def nbytes(self) -> int:
+        """Return the bytes of all caches and stored prefixes."""
+        stored = 0 if self._prefixes is None else self._prefixes.nbytes
+        return stored + self._own_bytes(self.requests)
+
     def may_place(self, request: Request) -> bool:
         """Tell whether a place is free, or held by a less urgent request."""
         return self.places > 0 or any(_yields(other, request) for other in self.requests)
@@ -159,8 +164,7 @@ class Running:
         """Return by how many bytes `more` of them would pass the limit."""
         if self._limits.cache_bytes is None:
             return 0
-        stored = 0 if self._prefixes is None else self._prefixes.nbytes
-        return stored + self._own_bytes(self.requests) + more - self._limits.cache_bytes
+        return self.nbytes() + more - self._limits.cache_bytes
 
     def _give_up_leases(self, request: Request) -> bool:
         """Let the store drop what a request holds of it; tell whether that was anything."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from outrider.engine.engine import Engine
-from outrider.engine.handle import Channel, Handle
+from outrider.engine.handle import Channel, Handle, wake
 from outrider.engine.intake import RequestOptions
 from outrider.engine.request import Request
 from outrider.errors import UsageError
@@ -73,15 +73,18 @@ class Service:
             except Exception as error:  # whatever it is, nobody may wait for ever
                 self._end_all(error)
                 continue
+            waiters = []
             with self._lock:
                 for event in events:
                     channel = self._live[event.request.number]
-                    channel.put(event.chunk)
+                    waiters.append(channel.put(event.chunk))
                     self._forget_ended(event.request)
+            wake(waiters)
         self._end_all(None)
 
     def _collect(self) -> bool:
         """Wait until there is something to do, and take what has come; False at the end."""
+        waiters = []
         with self._lock:
             while not (self._closing or self._arrived or self._cancelled) and self._engine.idle:
                 if not self._work.wait(self._engine.seconds_left):
@@ -94,9 +97,11 @@ class Service:
             for channel in cancelled:
                 event = self._engine.abort(channel.request)
                 if event is not None:
-                    channel.put(event.chunk)
+                    waiters.append(channel.put(event.chunk))
                 self._forget_ended(channel.request)
-            return not self._closing
+            closing = self._closing
+        wake(waiters)
+        return not closing
 
     def _forget_ended(self, request: Request) -> None:
         if request.result is not None:
@@ -104,8 +109,10 @@ class Service:
 
     def _end_all(self, error: Exception | None) -> None:
         """End every live request, with an error where there was one."""
+        waiters = []
         with self._lock:
             for channel in [*self._live.values(), *self._arrived]:
                 event = self._engine.abort(channel.request)
-                channel.fail(event.chunk if event is not None else None, error)
+                waiters.append(channel.fail(event.chunk if event is not None else None, error))
             self._live, self._arrived, self._cancelled = {}, [], []
+        wake(waiters)

@@ -86,6 +86,8 @@ def _asks(
     for index in able:
         sequence = sequences[index]
         nodes = min(planner.budget, sequence.room - 1)
+        if sequence.budget is not None:
+            nodes = min(nodes, sequence.budget)
         if nodes <= 0:
             continue
         peers = drawing if _draws(drafter, sequence) else 1

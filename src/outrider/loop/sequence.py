@@ -39,6 +39,8 @@ class Sequence:
     """Most tokens, prompt included, that the sequence may come to."""
     prompt_rows: int
     """Most pending tokens that the next pass runs; with more of them it only reads."""
+    budget: int | None = None
+    """Most draft nodes of one pass; None leaves it to the planner alone."""
     processing: Processing | None = None
     """What the options do to logits, over `tokens` itself; None where they do nothing."""
     record: Record | None = None
