@@ -150,6 +150,11 @@ class Tokenizer(Protocol):
     """Tokens that end a turn."""
     has_chat_template: bool
 
+    @property
+    def chat_template(self) -> str | None:
+        """The chat template in jinja2's notation; None where there is none."""
+        ...
+
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """Return the tokens of a text; `special` adds what the model expects around it (BOS)."""
         ...
@@ -158,8 +163,12 @@ class Tokenizer(Protocol):
         """Return the text of tokens; incomplete UTF-8 becomes U+FFFD."""
         ...
 
-    def chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        """Put messages through the chat template, ready for the assistant's turn."""
+    def chat(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None
+    ) -> list[int]:
+        """Put messages, and tools that may be called, through the chat template, ready for the assistant's
+        turn.
+        """
         ...
 
     def vocabulary(self) -> dict[str, int]:

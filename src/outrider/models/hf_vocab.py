@@ -17,7 +17,7 @@ from outrider.errors import CapabilityError, LoadError, PromptError
 from outrider.models.base import Tokenizer
 from outrider.models.plain_messages import PlainMessages
 from outrider.models.safetensors_source import read_json
-from outrider.models.vocab import SpecialTokens, TextTokenizer, encoded, end_of_turn_ids
+from outrider.models.vocab import SpecialTokens, TextTokenizer, check_tools, encoded, end_of_turn_ids
 
 _ROLES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
@@ -75,8 +75,15 @@ class TransformersTokenizer:
             )
         )
 
-    def chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        """Put messages through the chat template; what they say is text.
+    @property
+    def chat_template(self) -> str | None:
+        """The chat template; None where there is none."""
+        return str(self._tokenizer.chat_template) if self.has_chat_template else None
+
+    def chat(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None
+    ) -> list[int]:
+        """Put messages, and tools that may be called, through the chat template; what they say is text.
 
         CapabilityError without a template; PromptError where it turns the messages down, and for the text of
         a control token where the tokenizer is one in Python.
@@ -85,13 +92,17 @@ class TransformersTokenizer:
             raise CapabilityError("this model has no chat template; give it plain text (drop --chat)")
         plain = self._plain_messages
         guarded = list(messages) if plain is None else plain.guard(messages)
+        offered = None if tools is None else list(tools) if plain is None else plain.guard(tools)
         try:
-            text = self._tokenizer.apply_chat_template(guarded, add_generation_prompt=True, tokenize=False)
+            check_tools(str(self._tokenizer.chat_template), tools)
+            text = self._tokenizer.apply_chat_template(
+                guarded, tools=offered, add_generation_prompt=True, tokenize=False
+            )
         except (TemplateError, TypeError) as error:
             raise PromptError(f"the chat template turned the messages down: {error}") from error
         if plain is not None:
             return encoded(lambda: plain.encode(text))
-        said = json.dumps(guarded, ensure_ascii=False, default=str)
+        said = json.dumps([guarded, offered], ensure_ascii=False, default=str)
         control = next((token for token in self._tokenizer.all_special_tokens if token in said), None)
         if control is not None:
             raise PromptError(

@@ -219,6 +219,7 @@ class ToyTokenizer:
     """Letters for tokens: token i is the i-th of a, b, c …, so texts of a toy model can be read."""
 
     has_chat_template = False
+    chat_template = None
 
     def __init__(self, vocab_size: int, eos_ids: frozenset[int] = frozenset()) -> None:
         self.vocab_size, self.eos_ids = vocab_size, eos_ids
@@ -235,8 +236,10 @@ class ToyTokenizer:
             chr(ord("a") + token) for token in tokens if not (skip_special and token in self.eos_ids)
         )
 
-    def chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        """Return the messages' letters one after the other."""
+    def chat(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None
+    ) -> list[int]:
+        """Return the messages' letters one after the other; tools have none."""
         return self.encode("".join(str(message["content"]) for message in messages))
 
     def vocabulary(self) -> dict[str, int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 from jinja2.ext import loopcontrols
+from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as Backend
 
@@ -65,17 +66,28 @@ class TextTokenizer:
         """Return the text of tokens; incomplete UTF-8 becomes U+FFFD, ids without a token become nothing."""
         return str(self.backend.decode(list(tokens), skip_special_tokens=skip_special))
 
-    def chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        """Put messages through the chat template, ready for the assistant's turn.
+    @property
+    def chat_template(self) -> str | None:
+        """The chat template; None where there is none."""
+        return self._template
 
-        What a message says is text, also where it spells a control token. CapabilityError without a template;
-        PromptError with the template's own words where it turns the messages down.
+    def chat(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None
+    ) -> list[int]:
+        """Put messages, and tools that may be called, through the chat template, ready for the assistant's
+        turn.
+
+        What a message or a tool says is text, also where it spells a control token. CapabilityError without a
+        template, or for tools that it does not read; PromptError with the template's own words where it turns
+        the messages down.
         """
         if self._template is None:
             raise CapabilityError("this model has no chat template; give it plain text (drop --chat)")
         guarded = self._messages.guard(messages)
+        offered = None if tools is None else self._messages.guard(tools)
         try:
-            text = render_chat(self._template, guarded, self._special.texts)
+            check_tools(self._template, tools)
+            text = render_chat(self._template, guarded, self._special.texts, offered)
         except (TemplateError, TypeError) as error:
             raise PromptError(f"the chat template turned the messages down: {error}") from error
         return encoded(lambda: self._messages.encode(text))
@@ -102,7 +114,18 @@ def encoded(run: Callable[[], list[int]]) -> list[int]:
         raise PromptError("the text is not valid Unicode (it holds surrogates); mend its encoding") from error
 
 
-def render_chat(template: str, messages: Sequence[dict[str, Any]], texts: Mapping[str, str]) -> str:
+def check_tools(template: str, tools: Sequence[dict[str, Any]] | None) -> None:
+    """Raise CapabilityError where tools are given to a chat template that does not read them."""
+    if tools is not None and "tools" not in find_undeclared_variables(_environment().parse(template)):
+        raise CapabilityError("this model's chat template knows no tools; leave them out")
+
+
+def render_chat(
+    template: str,
+    messages: Sequence[dict[str, Any]],
+    texts: Mapping[str, str],
+    tools: Sequence[dict[str, Any]] | None = None,
+) -> str:
     """Return the text that a chat template makes of messages, with the opening of the assistant's turn.
 
     Templates come with the weights and are untrusted: they run in jinja2's immutable sandbox. `texts` are the
@@ -127,16 +150,18 @@ def render_chat(template: str, messages: Sequence[dict[str, Any]], texts: Mappin
             value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
         )
 
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-    )
+    environment = _environment()
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = strftime_now
     compiled = environment.from_string(template)
     return compiled.render(
-        messages=list(messages), tools=None, documents=None, add_generation_prompt=True, **texts
+        messages=list(messages), tools=tools, documents=None, add_generation_prompt=True, **texts
     )
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    return ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
 
 
 def end_of_turn_ids(special_tokens: Mapping[str, int], *named: int | None) -> frozenset[int]:
