@@ -83,8 +83,10 @@ ALLOWED: dict[str, set[str]] = {
         "sampling",
         "train",
     },
+    "server": {"cache.prefix", "engine", "llm", "loop.accept", "models.base", "sampling", "server"},
     "cli": {
         "train",
+        "server",
         "drafters",
         "draft_heads",
         "heads.passes",

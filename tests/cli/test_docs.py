@@ -57,6 +57,7 @@ def commands() -> dict[str, Any]:
         "plan",
         "simulate",
         "audit",
+        "serve",
         "train data",
         "train distill",
         "train eagle3",

@@ -23,6 +23,7 @@ COMMANDS = {
     "simulate": "outrider.cli.simulate",
     "train": "outrider.cli.train",
     "audit": "outrider.cli.audit",
+    "serve": "outrider.cli.serve",
 }
 """Command to the module whose `app` implements it; imported when it is asked for."""
 
