@@ -82,3 +82,13 @@ def test_steps_that_only_read_count_apart_and_plain_ones_are_known() -> None:
     assert driver.tally.reading_steps == 1
     assert driver.tally.steps == driver.tally.plain_steps == 30
     assert driver.tally.drafts == 0
+
+
+def test_bytes_in_use_are_known_while_requests_run_and_gone_with_them() -> None:
+    driver = engine()
+    requests = [driver.submit(PROMPT, SAMPLED) for _ in range(2)]
+    driver.step()
+    assert driver.use.cache_bytes > 0
+    for request in requests:
+        driver.abort(request)
+    assert driver.use.cache_bytes == 0

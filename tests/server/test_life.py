@@ -171,3 +171,11 @@ def test_a_pass_that_fails_is_a_500_without_its_words_and_the_next_request_is_se
         assert answer.json()["error"]["type"] == "server_error"
         assert "secret" not in answer.text
         assert served.complete(prompt="abc", max_tokens=2)["usage"]["completion_tokens"] == 2
+
+
+def test_samples_of_one_answer_run_side_by_side_to_their_ends() -> None:
+    """They were waited for one after the other, and those not yet waited for were paused after 64 tokens."""
+    with slow() as served:
+        own = {"ignore_eos": True, "drafter": "none"}
+        served.complete(prompt="abc", max_tokens=200, n=3, seed=1, outrider=own)
+        assert 200 <= served.engine.tally.steps < 220

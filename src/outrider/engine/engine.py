@@ -84,10 +84,11 @@ class Engine:
     @property
     def use(self) -> Use:
         """What is in use now, as far as it is known between two steps; any thread may ask."""
+        running = len(self._running.requests)
         return Use(
-            running=len(self._running.requests),
+            running=running,
             waiting=len(self._waiting),
-            cache_bytes=self.tally.cache_bytes,
+            cache_bytes=self.tally.cache_bytes if running else self._running.nbytes(),
             cache_limit=self._limits.cache_bytes,
             budget=self._budget,
         )
@@ -196,7 +197,6 @@ class Engine:
             chunk = request.chunk()
         self._waiting.remove(request)
         self._running.release(request)
-        self.tally.note_bytes(self._running.nbytes)
         return Event(request, chunk) if chunk is not None else None
 
     def _expire(self) -> list[Event]:

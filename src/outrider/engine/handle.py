@@ -193,6 +193,10 @@ class Handle(Iterator[Chunk], AsyncIterator[Chunk]):
         """Set an event of this loop once there is something to take, at once where there is."""
         self._channel.wake(loop, event)
 
+    def skip(self) -> None:
+        """Pass over all chunks but the last from now on, as `result` and `wait` do."""
+        self._channel.skip()
+
     def cancel(self) -> None:
         """End the request, "abort", if it has not ended; what it held is free after the step that runs."""
         self._cancel(self._channel)

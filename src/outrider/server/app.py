@@ -113,6 +113,7 @@ async def _complete(site: Site, request: Request, kind: type[Asked], make: Make[
     check_takes(site)
     live = Live()
     body, size = await _body(site, request, kind)
+    check_takes(site)  # it may have begun to end meanwhile
     check_model(body.model, site.settings)
     tenant = request.state.tenant
     job = await prepare(site, body, size, lambda: make(body, site.llm, site.settings, tenant), live)

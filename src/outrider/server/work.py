@@ -77,6 +77,8 @@ async def results_of(job: Job, live: Live) -> tuple[list[Result], list[Result]]:
     Raises what ended one of them; ApiError where the server or the time ended it before it had begun.
     """
     for handle in live.handles:
+        handle.skip()  # before any is waited for: one that nobody reads would be paused
+    for handle in live.handles:
         result = await handle.wait()
         check_end(result)
     chosen: list[Result] = []
