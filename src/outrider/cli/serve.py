@@ -111,9 +111,11 @@ def serve(
     from outrider.server.run import serve as run
     from outrider.server.site import site_of
 
+    notes = terminal.console(stderr=True)
+    notes.quiet = not notes.is_terminal  # then stderr is the log, and nothing but JSON
     llm = load_llm(
         model,
-        terminal.console(stderr=True),
+        notes,
         drafter=drafter,
         drafter_options=options.drafter_options(drafter_option),
         rule=rule,
@@ -129,4 +131,6 @@ def serve(
     memory = None if max_memory is None else int(max_memory * 1e9)
     limits = limits_of(llm, memory, running=running, waiting=waiting)
     log.set_up()
+    for notice in llm.model.details.get("notices", ()):
+        log.note("notice", {"text": notice})
     run(site_of(llm, llm.engine(limits), settings, version("outrider")), listening)
