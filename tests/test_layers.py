@@ -90,6 +90,8 @@ ALLOWED: dict[str, set[str]] = {
         "drafters",
         "draft_heads",
         "heads.passes",
+        "heads.exchange",
+        "shipped",
         "engine",
         "llm",
         "models",

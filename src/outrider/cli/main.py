@@ -22,6 +22,7 @@ COMMANDS = {
     "plan": "outrider.cli.plan",
     "simulate": "outrider.cli.simulate",
     "train": "outrider.cli.train",
+    "head": "outrider.cli.head",
     "audit": "outrider.cli.audit",
     "serve": "outrider.cli.serve",
 }
