@@ -209,6 +209,27 @@ def test_minutes_end_a_run_and_are_planned_once(
     assert resumed.step == outcome.step
 
 
+def test_a_run_that_goes_on_with_other_minutes_is_planned_by_the_steps_so_far(
+    llm: LLM, target_directory: Path, texts: Texts, tmp_path: Path
+) -> None:
+    run = claim(tmp_path / "out", ABOUT, resume=False)
+    train(make("medusa", llm, target_directory, texts), texts, replace(QUICK, epochs=1), run)
+    state = run.load()
+    assert state is not None
+    done = state["step"]
+    run.save({**state, "seconds": 10.0 * done, "minutes": 1.0})
+    told: list[Progress] = []
+
+    def stop(progress: Progress) -> None:
+        told.append(progress)
+        raise KeyboardInterrupt
+
+    more = replace(QUICK, epochs=1000, minutes=(10.0 * done + 300) / 60)
+    with pytest.raises(KeyboardInterrupt):
+        train(make("medusa", llm, target_directory, texts), texts, more, run, stop)
+    assert told[0].steps == done + 30
+
+
 def test_texts_are_read_ahead_as_far_as_there_is_room_to_keep_them(
     llm: LLM, target_directory: Path, texts: Texts, tmp_path: Path
 ) -> None:

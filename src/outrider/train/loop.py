@@ -270,5 +270,8 @@ class _Training:
             raise LoadError(f"{str(self._run.checkpoint)!r} is of another module: {error}") from error
         self._task.take_state(state["task"])
         self._step, self._seconds, self._log_bytes = state["step"], state["seconds"], state["log_bytes"]
-        if self._recipe.minutes is not None and state["minutes"] == self._recipe.minutes:
+        if self._minutes is not None and state["minutes"] == self._minutes:
             self._planned = state["planned"]
+        elif self._minutes is not None and self._step:
+            left = max(0.0, 60 * self._minutes - self._seconds)  # another plan, by the steps so far
+            self._planned = min(self._most, self._step + int(left * self._step / self._seconds))
