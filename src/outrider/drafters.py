@@ -70,20 +70,6 @@ def parse_drafter(spec: str) -> DrafterSpec:
     return DrafterSpec(name, tuple(parts), model)
 
 
-def fitted(spec: DrafterSpec, target: LoadedModel) -> DrafterSpec:
-    """Return what a name without parts stands for beside this target.
-
-    `auto` then chooses among all that need nothing more, the head that comes with the target included.
-    """
-    if spec.name != "auto" or spec.parts or not target.target.can_capture:
-        return spec
-    from outrider.loop.draft.merged import DEFAULT_PARTS
-    from outrider.shipped import head_for
-
-    head = head_for(target)
-    return spec if head is None else DrafterSpec(spec.name, (*DEFAULT_PARTS, "eagle"), head)
-
-
 def build_drafter(
     spec: str,
     target: LoadedModel,
@@ -94,7 +80,7 @@ def build_drafter(
     options: Mapping[str, Any] | None = None,
 ) -> Drafter:
     """Make the drafter that `spec` names, with its options by name; its model is loaded like the target."""
-    parsed = fitted(parse_drafter(spec), target)
+    parsed = parse_drafter(spec)
     check_drafter_options(options)
     model = draft_model(parsed, target, weights=weights, activations=activations, device=device)
     return assemble(parsed, target, model, options or {})

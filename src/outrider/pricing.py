@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from outrider.config import cache_directory
@@ -15,6 +14,7 @@ from outrider.models.base import LoadedModel
 from outrider.planner.machine import processor
 from outrider.planner.measured import MeasuredLatency
 from outrider.planner.steps import measured_steps
+from outrider.shipped import head_directory
 
 
 def measured_latency(model: LoadedModel) -> MeasuredLatency:
@@ -39,8 +39,8 @@ def fingerprint(spec: str, options: Mapping[str, Any] | None, numbers: Mapping[s
     """Return what tells a drafter from others: its name and options, and its files."""
     found: list[object] = [spec, sorted((options or {}).items()), sorted(numbers.items())]
     named = parse_drafter(spec).model
-    if named is not None and Path(named).exists():
-        path = Path(named)
+    path = None if named is None else head_directory(named)
+    if path is not None and path.exists():
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         found += [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return json.dumps(found, default=str)

@@ -17,7 +17,7 @@ from outrider.bench.suites import Prompt, Suite
 from outrider.bench.traces import Trace, TracingDrafter
 from outrider.bench.traffic import Answer, Load, Run, drive
 from outrider.draft_heads import Ready
-from outrider.drafters import assemble, draft_model, fitted
+from outrider.drafters import assemble, draft_model
 from outrider.engine.engine import DEFAULT_BUDGET
 from outrider.engine.scheduler import Limits
 from outrider.errors import PromptError, counted
@@ -114,7 +114,6 @@ def load_contestants(
     models: dict[str | None, LoadedModel | Ready | None] = {}
     for name in dict.fromkeys([BASELINE, *names]):
         parsed = parse_load_name(name)
-        parsed = replace(parsed, spec=fitted(parsed.spec, llm.model))
         if parsed.spec.model not in models:
             models[parsed.spec.model] = draft_model(
                 parsed.spec, llm.model, weights=weights, activations=activations, device=device

@@ -56,7 +56,7 @@ def demo(
         plain = outrider.load(
             "demo", drafter="none", weights=weights, activations=activations, threads=threads
         )
-        drafting = plain.using(drafter="auto")
+        drafting = plain.using(drafter="suffix")
         for llm in (plain, drafting):
             llm.generate("Hello", replace(params, max_tokens=8))
     rows = [
@@ -103,11 +103,11 @@ def _compare(
         "text": result.text,
         "tokens": result.completion_tokens,
         "plain_tokens_per_second": expected.timing.decode_tokens_per_second,
-        "auto_tokens_per_second": result.timing.decode_tokens_per_second,
+        "suffix_tokens_per_second": result.timing.decode_tokens_per_second,
         "mean_accepted_length": result.speculation.mean_accepted_length,
         "identical": result.token_ids == expected.token_ids,
     }
-    row["ratio"] = _ratio(row["auto_tokens_per_second"], row["plain_tokens_per_second"])
+    row["ratio"] = _ratio(row["suffix_tokens_per_second"], row["plain_tokens_per_second"])
     if out is not None:
         out.print("\n")
     return row
@@ -122,10 +122,10 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     from rich.table import Table
 
     table = Table(header_style="bold", box=SIMPLE_HEAD)
-    for heading in ("prompt", "tokens", "plain", "auto", "ratio", "tokens per pass", "identical"):
+    for heading in ("prompt", "tokens", "plain", "suffix", "ratio", "tokens per pass", "identical"):
         table.add_column(heading, justify="left" if heading == "prompt" else "right", no_wrap=True)
     for row in rows:
-        speeds = [row["plain_tokens_per_second"], row["auto_tokens_per_second"]]
+        speeds = [row["plain_tokens_per_second"], row["suffix_tokens_per_second"]]
         table.add_row(
             row["name"],
             str(row["tokens"]),

@@ -54,7 +54,7 @@ def plan(
     from outrider.bench.plan_plot import KINDS, plot_plan
     from outrider.bench.plot import check_plot
     from outrider.cli.bench_out import check_out, finish
-    from outrider.drafters import check_timed_alone, draft_model, fitted, parse_drafter
+    from outrider.drafters import check_timed_alone, draft_model, parse_drafter
     from outrider.engine.engine import DEFAULT_BUDGET
 
     spec = parse_drafter(drafter)
@@ -84,7 +84,7 @@ def plan(
     room = loaded.target.context_limit - 1 - question.budget
     if context > room:
         raise OptionError(f"beside drafts of {question.budget} tokens there is room for --context {room}")
-    draft = draft_model(fitted(spec, loaded), loaded, weights=weights, activations=activations, device=device)
+    draft = draft_model(spec, loaded, weights=weights, activations=activations, device=device)
     with notes.status("timing passes"):
         drafting = None if draft is None else planning.draft_latency(draft)
         costs = Costs(measured_latency(loaded).get(), drafting, context)

@@ -195,7 +195,7 @@ def _machine(
     from outrider.bench.simulate_result import Machine
     from outrider.cli import terminal
     from outrider.cli.loading import load_llm
-    from outrider.drafters import draft_model, fitted
+    from outrider.drafters import draft_model
     from outrider.pricing import measured_latency
 
     if name in PUBLISHED or name.endswith(".json"):
@@ -206,7 +206,7 @@ def _machine(
     loaded = load_llm(
         name, notes, weights=weights, activations=activations, device=device, threads=threads
     ).model
-    draft = draft_model(fitted(spec, loaded), loaded, weights=weights, activations=activations, device=device)
+    draft = draft_model(spec, loaded, weights=weights, activations=activations, device=device)
     with notes.status("timing passes"):
         target = loaded.target
         latency, reading = measured_latency(loaded).get(), reading_latency(target)

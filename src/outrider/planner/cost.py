@@ -12,6 +12,8 @@ CONTEXTS = (256, 2048)
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SETTLING = 0.015
 """Seconds of passes of a count before it is timed."""
+SETTLING_FROM_LONG = 0.06
+"""The same where much longer passes may have gone just before."""
 
 Item = TypeVar("Item")
 
@@ -100,7 +102,7 @@ def measure_curves(
                 probe.time(count)
         times: dict[tuple[int, int], list[float]] = {key: [] for group in passes for key in group}
         for index, count in in_turns(passes, repeats):
-            settle(probes[index], count, SETTLING)
+            settle(probes[index], count, SETTLING_FROM_LONG)
             times[index, count].append(probes[index].time(count))
         medians = {key: statistics.median(seconds) for key, seconds in times.items()}
         for index, found in enumerate(points):

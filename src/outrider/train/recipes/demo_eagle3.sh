@@ -10,4 +10,4 @@ python -m outrider.train.recipes.demo_prompts "$out/own" "$out/tasks.jsonl" --co
 outrider train data demo --prompts "$out/tasks.jsonl" --out "$out/tasks" --count 1443 --temperature 0,0,0.7,1 --running 32
 
 outrider train eagle3 demo --data "$out/own" --data "$out/tasks" --out "$out/eagle3" \
-    --preset tiny --draft-vocab 6144 --depth 4 --length 512 --batch 4 --lr 1e-3 --minutes 52 --precision bf16 --buffer 4
+    --preset tiny --draft-vocab 6144 --depth 4 --length 512 --batch 4 --lr 1e-3 --minutes 40 --precision bf16 --buffer 6
