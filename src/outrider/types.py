@@ -6,7 +6,7 @@ Letters used in every shape: B sequences, N draft nodes of one sequence, R rows 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Protocol
@@ -188,3 +188,45 @@ class Committed:
     tokens: tuple[int, ...]
     kept: int
     finish_reason: str | None = None
+
+
+class Trace(StrEnum):
+    """How much is kept of a request's passes, for whoever looks at them."""
+
+    TOKENS = "tokens"
+    """Of every emitted token where it came from and how likely it was."""
+    TREES = "trees"
+    """How likely the target found every drafted node, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassTrace:
+    """What one pass drafted for one sequence (N nodes), and what became of it (E emitted tokens).
+
+    Probabilities are those of the models' laws for a token after what comes before it: the target's own,
+    before any option, and the drafter's (`None` where it tells none). NaN where a model gives no number.
+    """
+
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    authors: tuple[str, ...]
+    """[N]: which drafter guessed the node; several that did are joined by `+`."""
+    draft_probabilities: tuple[float | None, ...]
+    """[N]: of the law that the node was drawn from, else the drafter's estimate that the target takes it."""
+    probabilities: tuple[float, ...] | None
+    """[N]: the target's; None where trees were not asked for."""
+    path: tuple[int, ...]
+    """The nodes that were emitted."""
+    emitted: tuple[int, ...]
+    """[E]: their tokens, and one more from the target unless a stop cut it off."""
+    emitted_probabilities: tuple[float, ...]
+    """[E]: the target's."""
+
+    def shortened(self, tokens: int) -> PassTrace:
+        """Return it as if the pass had emitted only its first `tokens` tokens."""
+        return replace(
+            self,
+            path=self.path[:tokens],
+            emitted=self.emitted[:tokens],
+            emitted_probabilities=self.emitted_probabilities[:tokens],
+        )

@@ -26,6 +26,7 @@ from outrider.sampling.draws import DrawSource
 from outrider.sampling.keyed import KeyedSource
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import processing_of
+from outrider.types import Trace
 
 
 class RequestOptions(TypedDict, total=False):
@@ -45,6 +46,8 @@ class RequestOptions(TypedDict, total=False):
     """On whose behalf it runs: what drafters learn from texts is never used for another tenant's."""
     rule: RuleChoice | None
     """Its own rule or guarantee, in place of the engine's."""
+    trace: Trace | None
+    """What chunks tell of the passes (`Chunk.passes`); None for nothing."""
     budget: int | None
     """Most draft nodes of one pass, up to the engine's own; 0 is plain decoding."""
 
@@ -69,6 +72,7 @@ def request_of(
     tenant: str = "",
     rule: RuleChoice | None = None,
     budget: int | None = None,
+    trace: Trace | None = None,
 ) -> Request:
     """Return a request that has passed every check; what is wrong raises as `Engine.submit` says."""
     if sample is None and params.samples > 1:
@@ -84,6 +88,8 @@ def request_of(
     if budget is not None:
         allowed = f"a whole number from 0 (drafts nothing) to {most_nodes}, the engine's own"
         checks.whole("budget", budget, allowed, 0, most_nodes)
+    if trace is not None and not isinstance(trace, Trace):
+        raise checks.refusal("trace", trace, "one of outrider.types.Trace, or None")
     deadline = None
     if timeout is not None:
         checks.number("timeout", timeout, "seconds, a number above 0", lambda seconds: seconds > 0)
@@ -140,6 +146,7 @@ def request_of(
         request=sample or 0,
         tenant=tenant,
         record=record_of(params),
+        trace=trace,
         prompt_rows=0,
         budget=budget,
         processing=processing,

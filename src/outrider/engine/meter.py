@@ -9,6 +9,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from outrider.cache.base import Cache, Page
+from outrider.loop.draft.authors import authors_of
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.models.base import Batch, CapturingTarget, PassOutput, Target
 from outrider.types import DraftTree
@@ -99,6 +100,10 @@ class MeteredDrafter:
         start = time.perf_counter()
         self._drafter.extend(state, tokens, kept)
         self._seconds += time.perf_counter() - start
+
+    def authors(self, state: Any, tree: DraftTree) -> Sequence[str]:
+        """Pass on."""
+        return authors_of(self._drafter, state, tree)
 
     def close(self, state: Any) -> None:
         """Pass on."""

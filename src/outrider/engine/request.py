@@ -14,7 +14,7 @@ from outrider.errors import OutriderError
 from outrider.loop.sequence import Sequence, StepRecord
 from outrider.loop.verify.pack import PROMPT_ROWS
 from outrider.sampling.logprobs import TokenLogprobs
-from outrider.types import Guarantee
+from outrider.types import Guarantee, PassTrace
 
 
 @dataclass(slots=True)
@@ -72,6 +72,8 @@ class Request:
     origins: list[Origin] = field(default_factory=list)
     """Of the tokens that the first `origin_steps` steps emitted."""
     origin_steps: int = 0
+    traced: tuple[int, int] = (0, 0)
+    """Traces of passes that chunks have carried so far, and their tokens."""
     result: Result | None = None
 
     @property
@@ -114,6 +116,7 @@ class Request:
             tuple(tokens),
             tuple(self.origins[start : self.shown]),
             logprobs=self._logprobs(start, self.shown) or (),
+            passes=self._passes(len(emitted)),
         )
 
     def _last_chunk(self) -> Chunk:
@@ -124,6 +127,7 @@ class Request:
             result.origins[self.shown :],
             result,
             (result.logprobs or ())[self.shown :],
+            self._passes(len(result.token_ids)),
         )
         self.shown, self.out = len(result.token_ids), result.text
         return chunk
@@ -180,6 +184,16 @@ class Request:
         if self.sequence.params.prompt_logprobs is None or self.sequence.record is None:
             return None
         return tuple(self.sequence.record.prompt)
+
+    def _passes(self, count: int) -> tuple[PassTrace, ...]:
+        """Return the passes that emitted the tokens up to `count`, from where the last chunk ended."""
+        found: list[PassTrace] = []
+        passes = self.sequence.passes
+        while self.traced[0] < len(passes) and self.traced[1] < count:
+            number, before = self.traced
+            found.append(passes[number].shortened(count - before))
+            self.traced = number + 1, before + len(found[-1].emitted)
+        return tuple(found)
 
     def _mean_logprob(self, count: int) -> float | None:
         if not self.sequence.params.ranks or self.sequence.record is None or count == 0:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from outrider.sampling.logprobs import TokenLogprobs
-from outrider.types import Guarantee
+from outrider.types import Guarantee, PassTrace
 
 
 class Origin(StrEnum):
@@ -120,3 +120,6 @@ class Chunk:
     result: Result | None = None
     logprobs: tuple[TokenLogprobs, ...] = ()
     """One entry for each token, where the option `logprobs` was given."""
+    passes: tuple[PassTrace, ...] = ()
+    """Those that have emitted since the last chunk, where `trace` was given. Their tokens may be ahead of
+    the chunk's, whose text is held back while a stop string or a character may still be completed."""

@@ -14,7 +14,7 @@ from outrider.planner.breaker import Breaker
 from outrider.sampling.draws import DrawSource
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processing import Processing
-from outrider.types import Committed
+from outrider.types import Committed, PassTrace, Trace
 
 
 @dataclass(slots=True)
@@ -45,6 +45,8 @@ class Sequence:
     """What the options do to logits, over `tokens` itself; None where they do nothing."""
     record: Record | None = None
     """Where the logprobs that were asked for are noted; None where none were."""
+    trace: Trace | None = None
+    """What is kept of its passes in `passes`; None where nobody looks."""
     request: int = 0
     """Tells apart sequences that share a seed on purpose (several samples of one prompt)."""
     tenant: str = ""
@@ -54,6 +56,8 @@ class Sequence:
     breaker: Breaker = field(default_factory=Breaker)
     """Keeps drafts that don't pay from being made."""
     steps: list[StepRecord] = field(default_factory=list)
+    passes: list[PassTrace] = field(default_factory=list)
+    """Those that emitted, where `trace` asks for them."""
     finish_reason: str | None = None
     error: OutriderError | None = None
     """What ended the sequence, where `finish_reason` is "error"."""

@@ -183,6 +183,13 @@ class LogitLaws:
         """
         return of_law(self[row], token, top) if processed else of_logits(self._logits[row], token, top)
 
+    def own(self, row: int, tokens: Sequence[int]) -> list[float]:
+        """Return how likely the model itself finds tokens at a row, before any option; NaN for no number."""
+        logits = self._logits[row].to(torch.float32)
+        peak = logits.amax().item()
+        total = (logits - peak).exp_().sum(dtype=torch.float64).item()
+        return [math.exp(float(logits[token]) - peak) / total for token in tokens]
+
     def best(self, row: int, count: int) -> list[tuple[int, float]]:
         """Return up to `count` of a row's most likely tokens, the likeliest first, with their probabilities.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from outrider.engine.result import Result
@@ -36,8 +37,12 @@ class Choice:
         result: Result | None = None,
         *,
         first: bool = False,
+        trail: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any] | None:
-        """Return the next piece of a stream, None where there is nothing to show; `result` with the last."""
+        """Return the next piece of a stream, None where there is nothing to show; `result` with the last.
+
+        `trail`: what is told of its tokens and passes.
+        """
         text, calls = self._read(text, last=result is not None)
         begun = self._calls
         self._calls += len(calls)
@@ -51,9 +56,12 @@ class Choice:
             piece["delta"] = said
         else:
             piece["text"] = text
-        if not (text or calls or logprobs or first or result):
+        if not (text or calls or logprobs or first or result or trail):
             return None
-        return self._end(piece, logprobs, result)
+        piece = self._end(piece, logprobs, result)
+        if trail:
+            piece["outrider"] = {**trail, **piece.get("outrider", {})}
+        return piece
 
     def whole(self, text: str, logprobs: Sequence[TokenLogprobs | None], result: Result) -> dict[str, Any]:
         """Return the whole choice."""

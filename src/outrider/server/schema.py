@@ -35,6 +35,10 @@ class OutriderOptions(Strict):
 
     speculation: bool = False
     """Put a record of its speculation beside every choice."""
+    trail: bool = False
+    """Tell of every token of a stream where it came from."""
+    trees: bool = False
+    """Tell of every pass of a stream what it drafted, and what was kept."""
     drafter: str | None = None
     """"none" for plain decoding, or the name of the server's own drafter."""
     budget: int | None = None

@@ -14,6 +14,7 @@ from outrider.engine.result import Chunk, Result
 from outrider.server.answer import Choice, Envelope, usage
 from outrider.server.errors import dumps, of_exception
 from outrider.server.site import Live, Site
+from outrider.server.trail import Trail
 from outrider.server.translate import Job
 from outrider.server.work import Disconnected, check_end, held, unless_gone
 
@@ -34,6 +35,7 @@ class EventStream(Response):
         self._site, self._job, self._live, self._told = site, job, live, told
         self._envelope = Envelope(site, job)
         self._opening = "data: " + dumps(self._envelope.head).removesuffix("}")
+        self._trails = [Trail(site, job) for _ in live.handles]
         self._begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +105,8 @@ class EventStream(Response):
             text = job.echoes[choice.index // job.params.n] + text
             prompt = self._live.handles[choice.index].request.prompt_logprobs
             logprobs = [*(prompt or ()), *logprobs]
-        return choice.delta(text, logprobs, result, first=first)
+        trail = {} if job.silent else self._trails[choice.index].next(chunks)
+        return choice.delta(text, logprobs, result, first=first, trail=trail)
 
     def _event(self, choices: list[dict[str, Any]], used: dict[str, int] | None = None) -> bytes:
         """Return one event; what all of them begin with was written once."""

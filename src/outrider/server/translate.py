@@ -24,6 +24,7 @@ from outrider.server.schema import (
 )
 from outrider.server.settings import Settings
 from outrider.server.tools import check_format
+from outrider.types import Trace
 
 DEFAULT_TOKENS = 16
 """`max_tokens` of a completion that gives none, as OpenAI has it. A chat goes on until the context ends."""
@@ -48,6 +49,10 @@ class Job:
     """`max_tokens` is 0: the one token that is run is left out."""
     calls: bool = False
     """The answer may call tools."""
+    trail: bool = False
+    """Chunks tell where each token came from."""
+    trees: bool = False
+    """Chunks tell what each pass drafted."""
 
 
 def completion_job(body: CompletionRequest, llm: LLM, settings: Settings, tenant: str) -> Job:
@@ -132,6 +137,10 @@ def _job(
         raise invalid("n", message)
     if body.stream_options is not None and not body.stream:
         raise invalid("stream_options", "stream_options needs stream=true")
+    own = body.outrider
+    traced = next((name for name in ("trail", "trees") if getattr(own, name)), None)
+    if traced and not body.stream:
+        raise invalid(f"outrider.{traced}", f"{traced} goes with a stream; set stream=true")
     return Job(
         prompts,
         params,
@@ -139,7 +148,9 @@ def _job(
         chat=chat,
         stream=bool(body.stream),
         usage_chunk=body.stream_options is not None and bool(body.stream_options.include_usage),
-        speculation=body.outrider.speculation,
+        speculation=own.speculation,
+        trail=own.trail,
+        trees=own.trees,
         echoes=echoes,
         silent=silent,
         calls=calls,
@@ -162,6 +173,7 @@ def _options(body: Common, llm: LLM, settings: Settings, tenant: str) -> Request
         "timeout": min(timeout, settings.timeout),
         "tenant": f"{tenant}/{body.user or ''}",
         "budget": budget,
+        "trace": Trace.TREES if own.trees else Trace.TOKENS if own.trail else None,
     }
     if own.rule is not None or own.guarantee is not None:
         options["rule"] = RuleChoice(own.rule or "auto", own.guarantee, own.lossy)

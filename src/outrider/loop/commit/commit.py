@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from outrider.errors import OutriderError
+from outrider.loop.commit.trace import trace_of
+from outrider.loop.draft.authors import authors_of
 from outrider.loop.draft.base import Drafter
 from outrider.loop.sequence import Sequence, StepRecord
 from outrider.sampling.law import LogitLaws
@@ -34,6 +36,9 @@ def commit(
         assert isinstance(scored.laws, LogitLaws), "what the loop scores has logits"
         laws = [0, *(node + 1 for node in verdict.path)]
         sequence.record.note(scored.laws, zip(laws[:count], run[:count], strict=True))
+    if sequence.trace is not None:
+        authors = authors_of(drafter, sequence.draft_state, tree)
+        sequence.passes.append(trace_of(scored, verdict.path[:count], run[:count], authors, sequence.trace))
     committed = Committed(tuple(run[:count]), min(count, len(verdict.path)), finish_reason)
     leaf = not tree.children(verdict.path[-1] if verdict.path else -1)
     sequence.steps.append(StepRecord(len(tree), max(tree.depths(), default=0), leaf, committed))

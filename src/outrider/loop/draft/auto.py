@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from outrider.cache.base import Cache
+from outrider.loop.draft.authors import authors_of
 from outrider.loop.draft.base import Ask, Drafter, Rows
 from outrider.loop.draft.merged import DEFAULT_PARTS
 from outrider.loop.draft.options import no_options
@@ -30,6 +31,8 @@ class AutoState:
 
     parts: list[Any]
     usual: list[float]
+    chosen: int = 0
+    """Which part made the last draft."""
 
 
 class AutoDrafter:
@@ -102,7 +105,12 @@ class AutoDrafter:
                 usual[number] += SMOOTHING * (found - usual[number])
                 if part.has_law or found > brings[index]:
                     best[index], brings[index] = tree, found
+                    asks[index].state.chosen = number
         return best
+
+    def authors(self, state: AutoState, tree: DraftTree) -> Sequence[str]:
+        """Return who made the draft, as far as the part that was chosen knows."""
+        return authors_of(self._parts[state.chosen], state.parts[state.chosen], tree)
 
     def observe(self, state: AutoState, tree: DraftTree, rows: Rows) -> None:
         """Show the rows to the parts that learn from them."""

@@ -81,6 +81,14 @@ class MixedGuesses:
             found = [Guess(token, chance * scale, kind) for token, chance, kind in found]
         return found
 
+    def parts_of(self, kind: Any) -> list[int]:
+        """Return which parts, by number, named a guess of a kind."""
+        found = []
+        for number, part in enumerate(self._parts):
+            kind, named = divmod(kind, len(part.priors) + 1)
+            found += [number] if named else []
+        return found
+
     def observe(self, state: MixedState, tree: DraftTree, rows: Rows) -> None:
         """Show the rows to the parts that learn from them."""
         for part, own in zip(self._parts, state.parts, strict=True):
