@@ -140,6 +140,8 @@ def record(result: Result) -> dict[str, Any]:
         "acceptance_rate": done.acceptance_rate,
         "drafted_per_position": list(done.drafted_per_position),
         "accepted_per_position": list(done.accepted_per_position),
+        "decode_tokens": result.timing.decode_tokens,
+        "decode_seconds": result.timing.decode_seconds,
         "seed": result.seed,
         "sample": result.sample,
     }

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from outrider.engine.result import Result
@@ -23,6 +22,7 @@ from outrider.server.answer import Choice, Envelope, usage
 from outrider.server.body import parse, read_body
 from outrider.server.conversation import template_messages, template_tools
 from outrider.server.errors import ApiError, dumps, invalid, of_exception
+from outrider.server.files import page_routes
 from outrider.server.gate import Gate
 from outrider.server.metrics import CONTENT_TYPE
 from outrider.server.openapi import describe
@@ -103,8 +103,7 @@ def create_app(site: Site, *, page: Path = PAGE) -> ASGIApp:
     gets |= {"/health": health, "/ready": ready, "/version": version, "/metrics": metrics}
     for path, reader in gets.items():
         app.get(path)(reader)
-    if (page / "index.html").is_file():
-        app.mount("/", StaticFiles(directory=page, html=True))
+    app.router.routes += page_routes(page)
     return Gate(app, site)
 
 
