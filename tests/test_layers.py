@@ -70,6 +70,7 @@ ALLOWED: dict[str, set[str]] = {
         "draft_heads",
         "bench",
     },
+    "cli.chat": {"cache.prefix", "llm", "sampling", "cli"},
     "bench.audit.toy_heads": {"heads", "models.toy"},
     "bench.roofline": {"models", "planner", "native", "bench"},
     "train": {

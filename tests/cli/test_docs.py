@@ -49,6 +49,7 @@ def commands() -> dict[str, Any]:
     "name",
     [
         "generate",
+        "chat",
         "demo",
         "bench",
         "load",

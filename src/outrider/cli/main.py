@@ -18,6 +18,7 @@ from outrider.errors import OutriderError, UnknownNameError
 COMMANDS = {
     "demo": "outrider.cli.demo",
     "generate": "outrider.cli.generate",
+    "chat": "outrider.cli.chat",
     "bench": "outrider.cli.bench",
     "plan": "outrider.cli.plan",
     "simulate": "outrider.cli.simulate",

@@ -21,19 +21,20 @@ if TYPE_CHECKING:
 
 def run_stream(
     llm: LLM,
-    prompt: str,
+    prompt: str | list[dict[str, Any]],
     params: SamplingParams,
     *,
     chat: bool,
     out: Console | None,
     notes: Console,
     show: bool,
+    explained: bool = False,
 ) -> dict[str, Any]:
     """Generate for `prompt` and return the document of `outrider generate`.
 
-    Text goes to `out` (nowhere when None) and the closing line to `notes`. On KeyboardInterrupt the request
-    is aborted and the document holds what there is, with finish_reason "abort". An error in mid-text leaves
-    the line of that text finished.
+    Text goes to `out` (nowhere when None) and the closing line to `notes`, with a legend of the colours
+    unless they were `explained`. On KeyboardInterrupt the request is aborted and the document holds what
+    there is, with finish_reason "abort". An error in mid-text leaves the line of that text finished.
     """
     stream = llm.stream(prompt, params, chat=chat)
     written = False
@@ -49,7 +50,7 @@ def run_stream(
         out.print()
     document = generate_document(stream.close())
     if out is not None:
-        if show:
+        if show and not explained:
             notes.print(legend(colour=has_colour(notes)))
         notes.print(Text(summary(document), style="dim"))
     return document
