@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-selenium = pytest.importorskip("selenium", reason='needs: pip install "outrider[dev]"')
+selenium = pytest.importorskip("selenium", reason="needs the extra dev")
 from selenium import webdriver  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402

@@ -95,4 +95,4 @@ def test_without_its_packages_it_says_what_to_install(
         importlib.util, "find_spec", lambda name, *more: None if name == "fastapi" else found(name, *more)
     )
     assert main(["serve", "demo"]) == 2
-    assert "outrider[server]" in capsys.readouterr().err
+    assert "fastapi>=0.115" in capsys.readouterr().err

@@ -123,7 +123,8 @@ def test_activations_are_named_where_they_are_not_what_auto_takes(
     )
     assert (usual.details["activations"], coarse.details["activations"]) == ("int16", "int8")
     assert usual.details["kernel"] == fine.details["kernel"]
-    assert coarse.details["kernel"] == f"{usual.details['kernel']}, int8 activations"
+    kernel = usual.details["kernel"].replace("amx", "avx512")  # AMX has none for activations of 8 bits
+    assert coarse.details["kernel"] == f"{kernel}, int8 activations"
     assert measured_latency(usual)._path == measured_latency(fine)._path != measured_latency(coarse)._path
 
 

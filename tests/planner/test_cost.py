@@ -46,7 +46,7 @@ def test_a_context_without_room_for_the_longest_chain_is_left_out() -> None:
 
 
 def test_counts_of_rows_take_turns_so_that_drift_hits_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "SETTLING", 0.0)
+    monkeypatch.setattr(cost, "SETTLING_FROM_LONG", 0.0)
     """Timed one after the other, the last count would look dearer on a machine that slows down."""
     probe = FakeProbe(drift=0.01)
     points = curve(probe, contexts=(8,), rows=(1, 2, 4), repeats=6)
@@ -62,7 +62,7 @@ def test_groups_and_their_items_take_turns() -> None:
 
 
 def test_probes_are_timed_in_the_same_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "SETTLING", 0.0)
+    monkeypatch.setattr(cost, "SETTLING_FROM_LONG", 0.0)
     """One after the other, the second would look dearer on a machine that slows down."""
     order: list[str] = []
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 for package in ("fastapi", "uvicorn", "prometheus_client", "httpx"):
-    pytest.importorskip(package, reason='needs: pip install "outrider[server]" httpx')
+    pytest.importorskip(package, reason="needs the extras server and dev")
 
 from served import Served, serving, tiny_llm  # noqa: E402
 

@@ -8,7 +8,7 @@ import pytest
 
 from served import NAME, Served, serving, tiny_llm, until
 
-openai = pytest.importorskip("openai", reason='needs: pip install "outrider[dev]"')
+openai = pytest.importorskip("openai", reason="needs the extra dev")
 
 KEY = "sk-one"
 MESSAGES = [{"role": "user", "content": "abcabc"}]

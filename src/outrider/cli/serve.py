@@ -18,6 +18,13 @@ KEY_VARIABLE = "OUTRIDER_API_KEY"
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+NEEDED = {
+    "fastapi": '"fastapi>=0.115"',
+    "uvicorn": '"uvicorn>=0.34"',
+    "prometheus_client": '"prometheus-client>=0.21"',
+}
+"""Modules that the server is made of, and what to install for each."""
+
 
 @app.command(cls=Command)
 def serve(
@@ -78,11 +85,9 @@ def serve(
     ] = False,
 ) -> None:
     """Serve a model over HTTP, in the shape of OpenAI's API."""
-    missing = [
-        each for each in ("fastapi", "uvicorn", "prometheus_client") if not importlib.util.find_spec(each)
-    ]
+    missing = [need for module, need in NEEDED.items() if not importlib.util.find_spec(module)]
     if missing:
-        raise OptionError(f'serve needs {", ".join(missing)}: pip install "outrider[server]"')
+        raise OptionError(f"serve needs more packages; run: pip install {' '.join(missing)}")
     for option, value, unit in (("--max-memory", max_memory, "GB"), ("--max-body", max_body, "MB")):
         if value is not None and not 1e-6 <= value <= 1e6:
             raise OptionError(f"{option}={value:g} is not allowed; give {unit}, a number above 0")

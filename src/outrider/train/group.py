@@ -151,7 +151,7 @@ def joined(device: str = "auto", precision: str = "fp32") -> Group:
         return ALONE
     if find_spec("accelerate") is None:
         raise CapabilityError(
-            'several processes train together through accelerate; run: pip install "outrider[train]"'
+            'several processes train together through accelerate; run: pip install "accelerate>=1.0"'
         )
     from accelerate import PartialState
 
