@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How the EAGLE-3 head of the demo model was made: about 80 minutes on 2 cores, texts included.
+# How the EAGLE-3 head of the demo model was made: about 90 minutes on 2 cores, texts included.
 # Usage: demo_eagle3.sh DIRECTORY
 set -euo pipefail
 out=${1:?name a directory for texts and runs}
