@@ -94,7 +94,7 @@ def test_what_one_process_does_alone_is_refused_to_several(
     assert "runs in one process" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
     monkeypatch.setattr("outrider.train.group.find_spec", lambda _: None)
-    with pytest.raises(CapabilityError, match='pip install "accelerate>=1.0"'):
+    with pytest.raises(CapabilityError, match=r'pip install "accelerate>=1\.0"'):
         joined()
 
 

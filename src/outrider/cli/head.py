@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,10 +80,20 @@ def head(
         print(one_line(document), flush=True)
         return
     console = terminal.console()
-    for name, value in document.items():
-        console.print(f"{name}: {value}" if not isinstance(value, dict) else f"{name}:")
-        for key, inner in value.items() if isinstance(value, dict) else ():
-            console.print(f"  {key}: {inner}")
+    for name, value in _lines(document):
+        console.print(f"{name}: {value}", soft_wrap=True)
+
+
+def _lines(value: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every field by its path, and what is in it; empty ones are left out."""
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            yield from _lines(inner, f"{before}{name}.")
+        elif isinstance(inner, list | tuple):
+            if inner:
+                yield f"{before}{name}", ", ".join(map(str, inner))
+        elif inner is not None:
+            yield f"{before}{name}", f"{inner:g}" if isinstance(inner, float) else inner
 
 
 def _document(loaded: LoadedHead) -> dict[str, Any]:
