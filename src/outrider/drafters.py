@@ -66,7 +66,10 @@ def parse_drafter(spec: str) -> DrafterSpec:
         can = [other for other in DRAFTERS if _can_share(other)]
         raise OptionError(f"{unfit!r} cannot share a tree with others; these can: {', '.join(can)}")
     if len(parts) < 2 or len(set(parts)) < len(parts):
-        raise OptionError(f"{name!r} needs two or more different drafters: write {name}:suffix+recycle")
+        raise OptionError(
+            f"{name!r} needs two or more different drafters, one that takes a model as the last: write "
+            f"{name}:suffix+recycle or {name}:suffix+lm:MODEL"
+        )
     return DrafterSpec(name, tuple(parts), model)
 
 
