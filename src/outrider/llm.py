@@ -282,12 +282,12 @@ def load(
 
 def _prefixes(model: LoadedModel, most_bytes: int) -> PrefixStore | None:
     """Return a store of prefixes; None where none is wanted. CapabilityError where the model has no pages."""
-    slots = model.target.new_cache().page_slots
-    if most_bytes and not slots:
+    store = PrefixStore.of_pages_like(model.target.new_cache(), most_bytes) if most_bytes else None
+    if most_bytes and store is None:
         raise CapabilityError(
             f"{model.name} keeps no pages of its cache for later texts; leave prefix_bytes out"
         )
-    return PrefixStore(slots, most_bytes) if most_bytes else None
+    return store
 
 
 def _settings(params: SamplingParams | None, options: dict[str, Any]) -> SamplingParams:

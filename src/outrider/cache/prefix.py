@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from outrider.cache.base import Page
+from outrider.cache.base import Cache, Page
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +70,11 @@ class PrefixStore:
         self._used: OrderedDict[_Node, None] = OrderedDict()
         self._bytes = 0
         self._lock = threading.RLock()
+
+    @classmethod
+    def of_pages_like(cls, cache: Cache, most_bytes: int) -> PrefixStore | None:
+        """Return a store for pages of such caches; None where they have none."""
+        return cls(cache.page_slots, most_bytes) if cache.page_slots else None
 
     @property
     def nbytes(self) -> int:

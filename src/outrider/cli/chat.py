@@ -78,9 +78,7 @@ def chat(
         fill_budget=fill_budget,
         threads=threads,
     )
-    slots = llm.model.target.new_cache().page_slots
-    if slots:
-        llm.prefixes = PrefixStore(slots, KEPT)
+    llm.prefixes = PrefixStore.of_pages_like(llm.model.target.new_cache(), KEPT)
     notes.print(HELP)
     notes.print(terminal.legend(colour=terminal.has_colour(notes)))
     try:

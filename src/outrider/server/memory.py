@@ -20,9 +20,7 @@ def limits_of(llm: LLM, memory: int | None, *, running: int, waiting: int) -> Li
     """
     most = _memory(str(llm.model.details.get("device", "cpu"))) // PART if memory is None else memory
     limits = Limits(running=running, waiting=waiting, cache_bytes=most)
-    slots = llm.model.target.new_cache().page_slots
-    if slots:
-        llm.prefixes = PrefixStore(slots, most // 2)
+    llm.prefixes = PrefixStore.of_pages_like(llm.model.target.new_cache(), most // 2)
     return limits
 
 
